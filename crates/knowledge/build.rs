@@ -24,6 +24,8 @@ mod collectives;
 mod exports;
 #[path = "build/figures.rs"]
 mod figures;
+#[path = "build/impact.rs"]
+mod impact;
 #[path = "build/likeness.rs"]
 mod likeness;
 #[path = "build/machine.rs"]
@@ -311,9 +313,11 @@ fn groups(out: &mut String, causes: &BTreeSet<String>) {
         }
         let _ = writeln!(
             out,
-            "crate::nccl_warn::WarnGroup {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: {} }},",
+            "crate::nccl_warn::WarnGroup {{ id: {id:?}, meaning: {:?}, action: {:?}, impact: ringleader_model::Impact::{}, \
+             causes: {} }},",
             text(row, "meaning"),
             text(row, "action"),
+            impact::VARIANTS[impact::of(row)],
             variants(&ids),
         );
     }

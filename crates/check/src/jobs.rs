@@ -2,6 +2,11 @@
 //!
 //! Environments are inherited: data-loader workers, compilers, trackers and shells all carry the variables of their
 //! rank. Only one process is the rank.
+//!
+//! `ringleader_watch::membership` asks the same of a job that runs, and answers something else: it has no snapshot but rings and
+//! connections, takes each process that writes a ring, and calls two groups one job while nothing contradicts that, so that no rank is
+//! missed. Here each rank is one process, and ranks are one job only if their meeting point is the same, so that no two jobs are
+//! compared and no process is called an orphan that is none. What both know of programs is in `ringleader_knowledge::program`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_knowledge::{command, program};
 use ringleader_ring::Reader;
+use ringleader_watch::membership::ranks::Parents;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -76,6 +77,11 @@ pub const RAS_DEFAULT: &str = "localhost:28028";
 /// All processes.
 pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     procfs::processes(proc)
+}
+
+/// The parent of each process.
+pub fn parents(all: &BTreeMap<u32, Stat>) -> Parents {
+    all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect()
 }
 
 /// How a process that has ended and is not collected yet (state Z) ended: its exit code, or the number of its signal, negative.

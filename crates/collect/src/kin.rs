@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader_knowledge::program;
-use ringleader_watch::membership::jobs::{LiveProcess, akin, jobs};
+use ringleader_watch::membership::jobs::{LiveProcess, akin, jobs, roots};
 use ringleader_watch::membership::ranks::{self, Parents, RankNumbers};
 
 use crate::follow::{self, RankEnv, RingFile, Stat};
@@ -19,8 +19,9 @@ use crate::sysfs::text;
 use crate::{procfs, tcp};
 
 /// What a process says is read again after this, and each time later: communicators are made one after the other.
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(20);
+pub const RETRY: Duration = Duration::from_millis(500);
+/// The longest such pause.
+pub const RETRY_MOST: Duration = Duration::from_secs(20);
 /// Memory of the smallest process that has loaded what computes on GPUs: CUDA's driver alone takes more.
 const LEAST_GPU_BYTES: u64 = 32 << 20;
 /// Processes that are looked into.
@@ -54,6 +55,8 @@ struct KnownProcess {
 pub struct Job {
     /// Its ranks, by pid.
     pub pids: BTreeSet<u32>,
+    /// The process by which it is known: what started its ranks, or its first rank.
+    pub root: u32,
     /// Rendezvous of its ranks, as far as their environment shows it.
     pub meeting: Option<String>,
     /// One of them writes a ring.
@@ -101,6 +104,7 @@ impl Kin {
             meeting: writers.iter().filter(|w| pids.contains(&w.pid)).find_map(|w| w.meeting.clone()),
             has_ring: pids.iter().any(|pid| rings.contains_key(pid)),
             pids,
+            root: 0,
         };
         let mut found: Vec<Job> = group(&writers).into_iter().map(job).collect();
         // A program of one process that only computes on a GPU is no job of ranks.
@@ -108,6 +112,11 @@ impl Kin {
             let is_told = |pid: &u32| self.of(all, *pid).is_some_and(|k| k.env_rank().is_some());
             job.has_ring || job.pids.len() > 1 || job.pids.iter().any(is_told)
         });
+        let pids: Vec<&BTreeSet<u32>> = found.iter().map(|job| &job.pids).collect();
+        let roots = roots(&pids, &follow::parents(all));
+        for (job, root) in found.iter_mut().zip(roots) {
+            job.root = root;
+        }
         found
     }
 
@@ -156,7 +165,7 @@ impl Kin {
     /// Computing processes: the innermost of the processes with one rank's variables, and every process that writes a
     /// ring or has loaded a library like NCCL.
     fn writers(&self, all: &BTreeMap<u32, Stat>, rings: &BTreeMap<u32, RingFile>) -> Vec<LiveProcess> {
-        let parents: Parents = all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect();
+        let parents = follow::parents(all);
         let own = std::process::id();
         let is_wrapper = |stat: &Stat| program::is(program::ProgramRole::Wraps, &stat.command);
         let numbers: BTreeMap<u32, RankNumbers> = all

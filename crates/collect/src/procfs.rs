@@ -1,4 +1,7 @@
 //! One process as shown in /proc, and the limits of its cgroups.
+//!
+//! Not by the crate `procfs`: it reads in the calling thread, and a file of a process that hangs in the kernel may never answer. Of the
+//! rest a few fields are wanted of thousands of processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

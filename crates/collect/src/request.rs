@@ -18,7 +18,7 @@ pub struct Request {
     pub nvml: Option<PathBuf>,
     /// Addresses that should answer.
     pub peers: Vec<Peer>,
-    /// Patience with one connection, milliseconds.
+    /// Patience with one connection, milliseconds; 0 takes [`Request::CONNECT_MS`].
     pub connect_ms: u64,
     /// Deadline of the whole probe, milliseconds.
     pub deadline_ms: u64,
@@ -38,6 +38,14 @@ pub struct Request {
     pub n_samples: u32,
     /// The time from one sample to the next, milliseconds.
     pub every_ms: u64,
+}
+
+impl Request {
+    /// Usual time between two looks at a counter, milliseconds: long enough for an error rate to show, short enough for a report
+    /// within two seconds.
+    pub const WINDOW_MS: u64 = 400;
+    /// Usual patience with one connection, milliseconds: two of them fit into those two seconds. Chosen.
+    pub const CONNECT_MS: u64 = 800;
 }
 
 impl Request {

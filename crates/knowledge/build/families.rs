@@ -12,7 +12,8 @@ use super::Line;
 /// Fields that a spelling may need; `big` is a number too long to occur by chance.
 const KEYS: &[&str] = &["number", "big", "name", "driver", "text"];
 /// Fields that a code inherits from its family.
-const SHARED: &[&str] = &["by", "source", "about", "role", "candidates", "since", "category", "action"];
+const SHARED: &[&str] =
+    &["by", "source", "about", "role", "candidates", "since", "category", "action", "impact"];
 
 pub(super) fn spell(table: &Table, lines: &mut Vec<Line>) {
     for family in table.get("family").and_then(Value::as_array).into_iter().flatten() {
@@ -43,7 +44,9 @@ fn line(family: &Table, spelling: &Table, code: &Table) -> Option<Line> {
     };
     let mut row = code.clone();
     for key in SHARED {
-        if let (None, Some(value)) = (row.get(*key), family.get(*key)) {
+        // The impact is that of the action.
+        let is_own = *key == "impact" && code.contains_key("action");
+        if let (false, None, Some(value)) = (is_own, row.get(*key), family.get(*key)) {
             row.insert((*key).to_owned(), value.clone());
         }
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{list, optional, text};
+use super::{impact, list, optional, text};
 
 #[path = "families.rs"]
 mod families;
@@ -187,6 +187,7 @@ fn flags(id: &str, row: &Table, candidates: &[&str], categories: &BTreeMap<Strin
         | u32::from(flag("head")) << 9
         | u32::from(flag("first")) << 10
         | process(id, row) << 11
+        | (impact::of(row) as u32) << 24
 }
 
 /// The category of each cause. `messages/pending_causes.toml` has the ids of the closed list that still lack a row in

@@ -9,7 +9,7 @@ use std::fs;
 
 use toml::{Table, Value};
 
-use super::{array, list, optional, read, text, variants};
+use super::{array, impact, list, optional, read, text, variants};
 
 /// The tables of statuses, in the order of their lists.
 const FILES: [&str; 3] = ["statuses.toml", "statuses_slurm.toml", "statuses_kubernetes.toml"];
@@ -94,6 +94,8 @@ struct Status {
     names: Vec<String>,
     means: String,
     action: String,
+    /// An index of [`impact::VARIANTS`].
+    impact: usize,
     is_not: String,
     causes: Vec<String>,
 }
@@ -105,11 +107,12 @@ impl Status {
         let _ = writeln!(
             out,
             "crate::status::Status {{ family: {family}, number: {:?}, names: &{:?}, means: {:?}, action: {:?}, \
-             is_not: {:?}, causes: {} }},",
+             impact: ringleader_model::Impact::{}, is_not: {:?}, causes: {} }},",
             self.number,
             self.names,
             self.means,
             self.action,
+            impact::VARIANTS[self.impact],
             self.is_not,
             variants(&ids),
         );
@@ -138,6 +141,7 @@ fn statuses(family: &Table, codes: Option<&Table>, causes: &BTreeSet<String>) ->
             names,
             means: means.to_owned(),
             action: String::new(),
+            impact: 0,
             is_not: String::new(),
             causes: own,
         });
@@ -163,6 +167,7 @@ fn merge(statuses: &mut Vec<Status>, family: &Table, code: &Table, causes: &BTre
             names: Vec::new(),
             means: String::new(),
             action: String::new(),
+            impact: 0,
             is_not: String::new(),
             causes: Vec::new(),
         });
@@ -183,6 +188,7 @@ fn merge(statuses: &mut Vec<Status>, family: &Table, code: &Table, causes: &BTre
         status.means = own("says");
     }
     status.action = own("action");
+    status.impact = impact::of(if code.contains_key("action") { code } else { family });
     optional(code, "is_not").clone_into(&mut status.is_not);
     let harmless = optional(code, "role") == "harmless";
     if status.causes.is_empty() && !harmless || code.contains_key("candidates") {

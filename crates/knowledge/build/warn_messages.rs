@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-use super::super::{array, list, pieces, read, text};
+use super::super::{array, list, optional, pieces, read, text};
 use super::Line;
 
 /// Literal bytes that a text needs: in all, and in one piece.
@@ -85,6 +85,7 @@ fn row(warn: &Table, group: &Table, example: &str) -> Table {
     row.insert("source".into(), string(format!("NVIDIA/nccl src/{}", text(warn, "file"))));
     row.insert("says".into(), string(text(group, "meaning").into()));
     row.insert("action".into(), string(text(group, "action").into()));
+    row.insert("impact".into(), string(optional(group, "impact").into()));
     row.insert("candidates".into(), Value::Array(causes.into_iter().map(|c| string(c.into())).collect()));
     row.insert("after".into(), Value::Array(vec![string("NCCL WARN".into())]));
     row.insert("example".into(), string(format!("node0:17:120 [1] init.cc:42 NCCL WARN {example}")));

@@ -14,7 +14,7 @@ mod scan;
 
 use std::ops::Range;
 
-use ringleader_model::Category;
+use ringleader_model::{Category, Impact};
 
 pub use pattern::HoleClass;
 pub use scan::{Candidates, wanted, wanted_blind};
@@ -242,6 +242,15 @@ impl MessageRow {
         string(self.data()[5])
     }
 
+    /// What that does to the job.
+    pub fn impact(self) -> Impact {
+        match self.data()[11] >> 24 & 3 {
+            0 => Impact::Harmless,
+            1 => Impact::Disruptive,
+            _ => Impact::Destructive,
+        }
+    }
+
     /// What it is commonly mistaken for; may be empty.
     pub fn is_not(self) -> &'static str {
         string(self.data()[6])
@@ -297,7 +306,7 @@ impl MessageRow {
             1 => Some(ProcessPart::Named),
             2 => Some(ProcessPart::ExitCode),
             3 => Some(ProcessPart::Signal),
-            4 => Some(ProcessPart::EndedWith(i64::from(bits >> 3) - 256)),
+            4 => Some(ProcessPart::EndedWith(i64::from(bits >> 3 & 0x1ff) - 256)),
             5 => Some(ProcessPart::Started),
             6 => Some(ProcessPart::Joins),
             _ => None,

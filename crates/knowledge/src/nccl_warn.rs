@@ -2,7 +2,7 @@
 //!
 //! Source: the `WARN(` calls under `src/` of NVIDIA/nccl at each release tag; see `data/nccl_warn.toml`.
 
-use ringleader_model::Cause;
+use ringleader_model::{Cause, Impact};
 
 use crate::saying;
 pub use crate::tables::warn_groups as ids;
@@ -39,6 +39,8 @@ pub struct WarnGroup {
     pub meaning: &'static str,
     /// What to do.
     pub action: &'static str,
+    /// What that does to the job.
+    pub impact: Impact,
     /// Causes that it may indicate, most likely first; empty if it is only an echo.
     pub causes: &'static [Cause],
 }

@@ -2,7 +2,7 @@
 //!
 //! What a line of a log says is a matter of `message`, whose families of codes are rows here, too.
 
-use ringleader_model::Cause;
+use ringleader_model::{Cause, Impact};
 
 use crate::tables::{STATUS_FAMILIES, STATUSES};
 
@@ -39,6 +39,8 @@ pub struct Status {
     pub means: &'static str,
     /// What to do next; may be empty.
     pub action: &'static str,
+    /// What that does to the job.
+    pub impact: Impact,
     /// What it is commonly mistaken for; may be empty.
     pub is_not: &'static str,
     /// Causes that it may indicate, most likely first.

@@ -128,11 +128,6 @@ enum CheckFailOn {
     Never,
 }
 
-/// Time between two looks at a counter, milliseconds: long enough for an error rate to show, short enough for a report
-/// within two seconds.
-const WINDOW_MS: u64 = 400;
-const CONNECT_MS: u64 = 800;
-
 impl Subcommand for CheckArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let look = self.look.look(detail(self.quiet, self.verbose));
@@ -305,9 +300,9 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
     let request = Request {
         roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
         target: Target { pids: args.pid.clone(), ..Target::default() },
-        window_ms: if args.quick { 0 } else { WINDOW_MS },
+        window_ms: if args.quick { 0 } else { Request::WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
-        connect_ms: CONNECT_MS,
+        connect_ms: Request::CONNECT_MS,
         longest_ms: args.deadline_ms,
         peers: peers(args),
         ..Request::default()

@@ -5,28 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 
-use crate::bench::BenchArgs;
-use crate::check::CheckArgs;
-use crate::collect::CollectArgs;
 use crate::command::{Subcommand, print};
 use crate::config;
-use crate::diagnose::DiagnoseArgs;
-use crate::env::EnvArgs;
 use crate::exit::Code;
-use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
-#[cfg(feature = "history")]
-use crate::history::HistoryArgs;
-use crate::lint::LintArgs;
-#[cfg(feature = "mcp")]
-use crate::mcp::McpArgs;
-use crate::probe::ProbeArgs;
-use crate::run::RunArgs;
-use crate::trace::TraceArgs;
-use crate::verify::VerifyArgs;
-use crate::version::VersionArgs;
-use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
 #[derive(Debug, Parser)]
@@ -56,25 +39,25 @@ macro_rules! subcommands {
     };
 }
 
-// In the order of the help text. What each does is in its own file.
+// In the order of the help text. What each does is in its own file; `mod` stands in `lib.rs` (decision 5).
 subcommands! {
-    Diagnose(DiagnoseArgs),
-    Check(CheckArgs),
-    Collect(CollectArgs),
-    Explain(ExplainArgs),
-    Lint(LintArgs),
-    Watch(WatchArgs),
-    Bench(BenchArgs),
-    Verify(VerifyArgs),
-    Trace(TraceArgs),
-    Run(RunArgs),
+    Diagnose(crate::diagnose::DiagnoseArgs),
+    Check(crate::check::CheckArgs),
+    Collect(crate::collect::CollectArgs),
+    Explain(crate::explain::command::ExplainArgs),
+    Lint(crate::lint::LintArgs),
+    Watch(crate::watch::WatchArgs),
+    Bench(crate::bench::BenchArgs),
+    Verify(crate::verify::VerifyArgs),
+    Trace(crate::trace::TraceArgs),
+    Run(crate::run::RunArgs),
     #[cfg(feature = "history")]
-    History(HistoryArgs),
+    History(crate::history::HistoryArgs),
     #[cfg(feature = "mcp")]
-    Mcp(McpArgs),
-    Env(EnvArgs),
-    Version(VersionArgs),
-    Probe(ProbeArgs),
+    Mcp(crate::mcp::McpArgs),
+    Env(crate::env::EnvArgs),
+    Version(crate::version::VersionArgs),
+    Probe(crate::probe::ProbeArgs),
 }
 
 // Its help is made of what there is help on.

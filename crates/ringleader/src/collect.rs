@@ -66,9 +66,6 @@ pub(crate) struct CollectArgs {
     unstable_nvml: Option<PathBuf>,
 }
 
-/// Between two looks at a counter, and patience with one connection, milliseconds.
-pub(crate) const WINDOW_MS: u64 = 400;
-pub(crate) const CONNECT_MS: u64 = 800;
 /// Between two looks at the stacks: a rank at one place for this long is stuck, or slow.
 const AGAIN_MS: u64 = 3_000;
 
@@ -120,9 +117,9 @@ fn ask(args: &CollectArgs, pids: Vec<u32>) -> Ask {
         request: Request {
             roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
             target: Target { pids, slurm_job: args.job.clone(), ..Target::default() },
-            window_ms: WINDOW_MS,
+            window_ms: Request::WINDOW_MS,
             nvml: args.unstable_nvml.clone(),
-            connect_ms: CONNECT_MS,
+            connect_ms: Request::CONNECT_MS,
             ..Request::default()
         },
         caps: Caps { item_bytes: args.max_item_mib << 20, all_bytes: args.max_mib << 20 },
@@ -167,8 +164,8 @@ pub(crate) fn for_diagnosis(
     let ask = Ask {
         request: Request {
             target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), may_be_gone },
-            window_ms: WINDOW_MS,
-            connect_ms: CONNECT_MS,
+            window_ms: Request::WINDOW_MS,
+            connect_ms: Request::CONNECT_MS,
             ..Request::default()
         },
         with_stacks: true,

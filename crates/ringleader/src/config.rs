@@ -34,8 +34,9 @@ const RESERVED: [&str; 8] = [
 ];
 
 /// Variables that a job, the plugin, the Python package or our tests read.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 13] = [
     "RINGLEADER_ATTEMPT",
+    "RINGLEADER_BIN",
     "RINGLEADER_CHECKPOINT",
     "RINGLEADER_CHECKPOINT_STEP",
     "RINGLEADER_COMMIT",
@@ -46,6 +47,7 @@ const OTHERS: [&str; 11] = [
     "RINGLEADER_PROFILE_DIR",
     "RINGLEADER_SEEDS",
     "RINGLEADER_SUPERVISOR",
+    "RINGLEADER_TEST_HUNG_MOUNT",
 ];
 
 /// How variables that set options begin.

@@ -46,32 +46,14 @@ mod tests {
     #[test]
     fn the_help_names_the_commands_of_the_table() {
         let text = include_str!("help/evidence.txt");
-        for kind in [
-            SourceKind::Stacks,
-            SourceKind::Ras,
-            SourceKind::Ring,
-            SourceKind::Processes,
-            SourceKind::NvidiaSmi,
-            SourceKind::KernelLog,
-            SourceKind::FlightRecorder,
-            SourceKind::NcclLog,
-            SourceKind::TorchLog,
-            SourceKind::Dcgmi,
-            SourceKind::GpuServices,
-            SourceKind::BugReport,
-            SourceKind::Environment,
-            SourceKind::NodeSnapshot,
-            SourceKind::Watch,
-            SourceKind::Bundle,
-            SourceKind::Timeline,
-        ] {
+        let collected =
+            SourceKind::ALL.into_iter().filter_map(|kind| Some((kind, collecting::of(kind).command?)));
+        for (kind, command) in collected {
             let (_, rest) =
                 text.split_once(&format!("\n  {}", kind.name())).unwrap_or_else(|| panic!("{}", kind.name()));
             // Up to the next kind: a line that is indented by two.
             let end = rest.match_indices("\n  ").find(|(at, _)| rest.as_bytes().get(at + 3) != Some(&b' '));
             let section = &rest[..end.map_or(rest.len(), |(at, _)| at)];
-            let command =
-                collecting::command(kind).unwrap_or_else(|| panic!("{} has no command", kind.name()));
             let command = command.replace("<pid of each rank>", "PID").replace("torchrun …", "");
             for word in command.split_whitespace() {
                 assert!(section.contains(word), "{}: the help lacks {word}", kind.name());

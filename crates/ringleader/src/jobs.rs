@@ -1,12 +1,11 @@
 //! The jobs of this node, separated if no process was named.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ringleader_collect::above::{self, Rankless};
-use ringleader_collect::follow::{self, Stat};
-use ringleader_collect::kin::{Job, Kin};
+use ringleader_collect::follow;
+use ringleader_collect::kin::Kin;
 use ringleader_report::quote::plain;
 
 /// A job whose ranks run here.
@@ -25,11 +24,10 @@ pub(crate) fn here() -> Vec<LocalJob> {
     let proc = Path::new("/proc");
     let all = follow::processes(proc);
     let found = Kin::new(proc, follow::ring_folders()).jobs(&all);
-    let roots = roots(&found, &all);
     found
         .into_iter()
-        .zip(roots)
-        .map(|(mut job, root)| {
+        .map(|mut job| {
+            let root = job.root;
             let label = label(root, job.pids.first().copied().unwrap_or(root));
             job.pids.insert(root);
             LocalJob { root, pids: job.pids.into_iter().collect(), label }
@@ -73,32 +71,6 @@ pub(crate) fn named_after(path: &Path, root: u32) -> PathBuf {
     let dot = name.char_indices().skip(1).find(|(_, c)| *c == '.').map_or(name.len(), |(at, _)| at);
     let (stem, rest) = name.split_at(dot);
     path.with_file_name(format!("{stem}-pid{root}{rest}"))
-}
-
-/// The process by which each job is known: the nearest above all of its ranks that is above no other job's, else its first
-/// rank.
-pub(crate) fn roots(jobs: &[Job], all: &BTreeMap<u32, Stat>) -> Vec<u32> {
-    let line = |pid: u32| -> Vec<u32> {
-        let parent = |pid: &u32| all.get(pid).map(|stat| stat.ppid).filter(|ppid| *ppid > 1);
-        std::iter::successors(Some(pid), parent).take(64).collect()
-    };
-    let lines: Vec<Vec<Vec<u32>>> =
-        jobs.iter().map(|job| job.pids.iter().map(|pid| line(*pid)).collect()).collect();
-    lines
-        .iter()
-        .enumerate()
-        .map(|(at, own)| {
-            let is_foreign = |pid: &u32| {
-                let others = lines.iter().enumerate().filter(|(other, _)| *other != at);
-                others.flat_map(|(_, lines)| lines).any(|line| line.contains(pid))
-            };
-            let first = own.first().map_or(&[][..], Vec::as_slice);
-            let above = first.iter().skip(usize::from(own.len() > 1));
-            let common =
-                above.copied().find(|pid| own.iter().all(|line| line.contains(pid)) && !is_foreign(pid));
-            common.or_else(|| first.first().copied()).unwrap_or_default()
-        })
-        .collect()
 }
 
 /// `train.py, pid 4711`.

@@ -9,19 +9,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Work shorter than this shows nothing.
 const QUIET_FOR: Duration = Duration::from_millis(500);
 
-pub(crate) struct Progress {
+/// A bar that appears late.
+pub(crate) struct LateBar {
     bar: ProgressBar,
     started: Instant,
     shown: Once,
     wanted: bool,
 }
 
-impl Progress {
-    pub(crate) fn new(n_files: usize, size_bytes: u64, wanted: bool) -> Self {
-        // Every file weighs something, so that many small ones move the bar too.
-        let bar =
-            ProgressBar::with_draw_target(Some(size_bytes + weight(n_files)), ProgressDrawTarget::hidden());
-        let template = "{spinner} reading evidence {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}";
+impl LateBar {
+    /// `length`: what it counts up to; `template`: how it looks, in the words of `indicatif`.
+    pub(crate) fn new(length: u64, template: &str, wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
@@ -33,20 +32,7 @@ impl Progress {
         }
     }
 
-    /// Counts what is read.
-    pub(crate) fn count<'a>(&'a self, input: Box<dyn Read + 'a>) -> Counted<'a> {
-        Counted { input, progress: self }
-    }
-
-    pub(crate) fn file_done(&self) {
-        self.advance(weight(1));
-    }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn advance(&self, by: u64) {
+    pub(crate) fn advance(&self, by: u64) {
         if !self.wanted {
             return;
         }
@@ -54,6 +40,44 @@ impl Progress {
         if self.started.elapsed() >= QUIET_FOR {
             self.shown.call_once(|| self.bar.set_draw_target(ProgressDrawTarget::stderr()));
         }
+    }
+
+    /// What the template calls `msg`.
+    pub(crate) fn say(&self, message: String) {
+        self.bar.set_message(message);
+    }
+
+    /// Does something that may print, with the bar out of its way.
+    pub(crate) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.wanted && io::stdout().is_terminal() { self.bar.suspend(work) } else { work() }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Progress of reading files.
+pub(crate) struct Progress(LateBar);
+
+impl Progress {
+    pub(crate) fn new(n_files: usize, size_bytes: u64, wanted: bool) -> Self {
+        let template = "{spinner} reading evidence {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}";
+        // Every file weighs something, so that many small ones move the bar too.
+        Self(LateBar::new(size_bytes + weight(n_files), template, wanted))
+    }
+
+    /// Counts what is read.
+    pub(crate) fn count<'a>(&'a self, input: Box<dyn Read + 'a>) -> Counted<'a> {
+        Counted { input, bar: &self.0 }
+    }
+
+    pub(crate) fn file_done(&self) {
+        self.0.advance(weight(1));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.finish();
     }
 }
 
@@ -64,13 +88,13 @@ fn weight(n_files: usize) -> u64 {
 
 pub(crate) struct Counted<'a> {
     input: Box<dyn Read + 'a>,
-    progress: &'a Progress,
+    bar: &'a LateBar,
 }
 
 impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n_read = self.input.read(buffer)?;
-        self.progress.advance(n_read as u64);
+        self.bar.advance(n_read as u64);
         Ok(n_read)
     }
 }

@@ -76,7 +76,7 @@ const FEATURES: [(&str, bool); 3] = [
 ];
 
 /// Formats that are written and read, as `docs/` describes them.
-const FORMATS: [&str; 18] = [
+const FORMATS: [&str; 21] = [
     "ringleader.report.v1",
     "ringleader.check.v1",
     "ringleader.fleet.v1",
@@ -87,12 +87,54 @@ const FORMATS: [&str; 18] = [
     "ringleader.lint.v1",
     "ringleader.bench.v1",
     "ringleader.verify.v1",
+    "ringleader.verify-proof.v1",
     "ringleader.watch.v1",
     "ringleader.watch-state.v1",
+    "ringleader.digest.v1",
     "ringleader.run.v1",
+    "ringleader.history.v1",
     "ringleader.event.v1",
     "ringleader.node.v1",
     "ringleader.baseline.v1",
     "ringleader.bundle.v1",
     "ring 1.1",
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Names of formats in the code of a folder, tests left out.
+    fn named(folder: &Path, out: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).expect("it is there").flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("tests") && !path.ends_with("target") {
+                named(&path, out);
+            }
+            if path.extension().is_none_or(|extension| extension != "rs") || path.ends_with("tests.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            let quoted = text.split('"').filter(|word| word.starts_with("ringleader."));
+            out.extend(quoted.filter(|word| word.ends_with(|c: char| c.is_ascii_digit())).map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn every_format_is_listed() {
+        let mut found = BTreeSet::new();
+        for folder in
+            std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).expect("it is there")
+        {
+            named(&folder.expect("it is there").path().join("src"), &mut found);
+        }
+        let listed: BTreeSet<String> = super::FORMATS
+            .iter()
+            .filter(|name| name.starts_with("ringleader."))
+            .map(|s| (*s).to_owned())
+            .collect();
+        assert_eq!(found, listed, "left: in the code; right: FORMATS");
+    }
+}

@@ -8,22 +8,20 @@ pub(crate) mod agent;
 mod args;
 mod board;
 pub(crate) mod child;
-mod columns;
+pub(crate) mod columns;
 mod events;
 pub(crate) mod eye;
-mod gone;
 mod guard;
 mod heard;
+mod hold;
 pub(crate) mod hooks;
 pub(crate) mod incident;
-mod late;
 mod metrics;
 mod named;
 mod nan;
 pub(crate) mod nodes;
 mod otlp;
 mod picture;
-mod questions;
 mod ras;
 mod recording;
 mod replay;
@@ -31,11 +29,9 @@ mod screen;
 mod serve;
 mod several;
 mod stacks;
-mod start;
 mod table;
 mod tcp;
 mod template;
-mod told;
 pub(crate) mod words;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -52,6 +48,8 @@ use ringleader_model::Cause;
 use ringleader_watch::answer::Reason;
 use ringleader_watch::engine::Settings;
 use ringleader_watch::event::{Event, What};
+use ringleader_watch::incidents::Incidents;
+use ringleader_watch::inquiry::{Inquiries, JobEnd, JobLook};
 
 use self::agent::{Agent, SharedPids, Target};
 pub(crate) use self::args::WatchArgs;
@@ -60,12 +58,12 @@ use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
 use self::heard::is_unheard;
-use self::incident::{Judged, Last, ToCollect, worse};
+use self::hold::{SharedVerdicts, steady_ns};
+use self::incident::{Judged, ToCollect, worse};
 use self::named::named;
+use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
-use self::questions::Questions;
-use self::told::{STANDS, SUREST, WatchSummary};
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
@@ -74,10 +72,8 @@ use crate::failure::Failure;
 const LAST_WAIT: Duration = Duration::from_secs(20);
 /// Interval between checks for a request to stop.
 const NAP: Duration = Duration::from_millis(25);
-/// What ends within this of an incident ends because of it.
-const SAME_END: Duration = Duration::from_mins(2);
-/// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
-const MAX_INCIDENTS: u32 = 20;
+/// Said where a later look finds no cause.
+const SEES_LESS: &str = "another look at the same stall shows no more: the verdict before it stands";
 
 impl Subcommand for WatchArgs {
     /// It may pass on the code of the command that it followed.
@@ -113,12 +109,12 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         return Ok(code.into());
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::new(AtomicBool::new(false));
+    let asked_to_end = Arc::new(AtomicBool::new(false));
     let (target, child) = if args.command.is_empty() {
         listen(&stop, args.stay);
         (named(args, &teller)?, None)
     } else {
-        let running = started(args, &folder, &teller, &told)?;
+        let running = started(args, &folder, &teller, &asked_to_end)?;
         (Target::Pids(vec![running.pid()]), Some(running))
     };
     let screen = shows_screen.then(|| {
@@ -144,16 +140,16 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             eye: Eye::new(agent, nodes, settings(args), !args.no_ras),
             teller: teller.of_job(&seat.name, &seat.picture),
             child,
-            told: Arc::clone(&told),
+            asked_to_end: Arc::clone(&asked_to_end),
             n_under_way: 0,
-            n_incidents: 0,
-            last_incident: None,
+            incidents: Incidents::default(),
             n_verdicts: 0,
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
-            spoken: Arc::default(),
+            verdicts: SharedVerdicts::default(),
+            nan: Nan::new(),
             recording: None,
-            questions: Questions::new(),
+            inquiries: Inquiries::default(),
             words: mpsc::channel(),
             seat,
         }
@@ -249,7 +245,7 @@ fn started(
     args: &WatchArgs,
     folder: &Path,
     teller: &Teller,
-    told: &Arc<AtomicBool>,
+    asked_to_end: &Arc<AtomicBool>,
 ) -> Result<Running, Failure> {
     let is_recordable = args.record_late.is_some();
     let rings = args.rings.as_deref();
@@ -261,7 +257,7 @@ fn started(
     // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         // Fails only for signals that cannot be handled.
-        let _ = signal_hook::flag::register(signal, Arc::clone(told));
+        let _ = signal_hook::flag::register(signal, Arc::clone(asked_to_end));
     }
     for note in notes {
         teller.note(note);
@@ -318,19 +314,19 @@ struct Watch {
     teller: Teller,
     child: Option<Running>,
     /// Somebody sent us SIGTERM or SIGINT while a command runs.
-    told: Arc<AtomicBool>,
+    asked_to_end: Arc<AtomicBool>,
     n_under_way: u32,
-    n_incidents: u32,
-    last_incident: Option<Last>,
+    incidents: Incidents,
     n_verdicts: u32,
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
-    /// What was told of the present stall.
-    spoken: Arc<WatchSummary>,
+    /// What was reported of the present stall.
+    verdicts: SharedVerdicts,
+    nan: Nan,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
-    questions: Questions,
+    inquiries: Inquiries,
     /// What the threads of incidents say.
     words: (Sender<IncidentMessage>, Receiver<IncidentMessage>),
     seat: Seat,
@@ -381,7 +377,7 @@ impl Watch {
                 return self.code();
             }
             while Instant::now() < next && !self.seat.stop.load(Ordering::Relaxed) {
-                if self.told.swap(false, Ordering::Relaxed)
+                if self.asked_to_end.swap(false, Ordering::Relaxed)
                     && let Some(child) = &self.child
                 {
                     child.terminate();
@@ -426,8 +422,15 @@ impl Watch {
         if self.args.once {
             return;
         }
-        for (why, reason) in self.questions.due(&self.eye, own, !self.stalled.is_empty()) {
-            self.begin(why.to_owned(), reason, Instant::now());
+        let look = JobLook {
+            view: self.eye.view(),
+            prints_nan: self.nan.is_due_in(own, self.eye.agent.logs()),
+            is_late: self.eye.is_late(),
+            is_without_ranks: self.eye.is_without_ranks(),
+            is_stalled: !self.stalled.is_empty(),
+        };
+        for (why, reason) in self.inquiries.due(&look, steady_ns()) {
+            self.begin(why.to_owned(), reason, steady_ns());
         }
     }
 
@@ -435,29 +438,27 @@ impl Watch {
         match &event.what {
             What::Stall(stall) => {
                 let is_new = self.stalled.insert(stall.comm.clone());
-                self.spoken.stalled();
+                self.verdicts.lock().stalled();
                 // Communicators that stall together have one cause, and the evidence is of the whole job.
-                let is_same =
-                    self.last_incident.as_ref().is_some_and(|last| last.is_same(&self.eye.agent.rank_pids()));
+                let is_same = self.incidents.is_same(&self.eye.agent.rank_pids(), steady_ns());
                 if is_analyser && !self.args.once && is_new && !is_same {
-                    let before = Duration::try_from_secs_f64(stall.after_s).unwrap_or_default();
-                    let since = Instant::now().checked_sub(before).unwrap_or_else(Instant::now);
-                    self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident, since);
+                    let since_ns = steady_ns() - (stall.after_s * 1e9) as i64;
+                    self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident, since_ns);
                 }
             }
             What::Recovered { comm, .. } => {
                 self.stalled.remove(comm);
                 if self.stalled.is_empty() {
-                    self.spoken.recovered();
+                    self.verdicts.lock().recovered();
                 }
             }
             // What its next ranks stall in is something else.
             What::Over { comm, .. } => {
                 self.stalled.remove(comm);
             }
-            What::Waiting(_) => self.questions.waits(),
+            What::Waiting(_) => self.inquiries.waits(steady_ns()),
             What::Straggler(late) if late.is_worth_a_look() && is_analyser => {
-                if self.questions.is_late(late) {
+                if self.inquiries.is_late(late, steady_ns()) {
                     self.eye.remember(late.clone());
                 }
                 if late.persistent {
@@ -493,26 +494,19 @@ impl Watch {
         });
     }
 
-    /// An incident began less than this ago.
-    fn is_fresh(&self, limit: Duration) -> bool {
-        self.last_incident.as_ref().is_some_and(|last| last.is_fresh(limit))
-    }
-
     fn wanted(&self, why: String) -> ToCollect {
         self.eye.wanted(why, self.child.as_ref().map(|child| child.logs().to_vec()).unwrap_or_default())
     }
 
-    /// Collects, judges and passes on, in a thread.
-    fn begin(&mut self, why: String, reason: Reason, since: Instant) {
-        if self.n_incidents >= MAX_INCIDENTS && !self.args.stay {
+    /// Collects, judges and passes on, in a thread. `since_ns`: start of what is judged, as [`steady_ns`].
+    fn begin(&mut self, why: String, reason: Reason, since_ns: i64) {
+        if self.incidents.n() >= Incidents::MOST && !self.args.stay {
             self.teller
-                .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
+                .note(format!("no more than {} incidents are collected in one run: {why}", Incidents::MOST));
             return;
         }
-        // A job that computes NaN may stall as well.
-        if !matches!(reason, Reason::NotFinite | Reason::Slow | Reason::Start | Reason::Gone) {
-            self.n_incidents += 1;
-            self.last_incident = Some(Last::new(self.eye.agent.rank_pids()));
+        if reason.is_of_an_incident() {
+            self.incidents.begin(self.eye.agent.rank_pids(), steady_ns());
         }
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
@@ -527,8 +521,8 @@ impl Watch {
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
-        let (spoken, hold) = (Arc::clone(&self.spoken), Duration::from_secs_f64(self.args.hold));
-        let (n_recoveries, n_stalls) = (spoken.n_recoveries(), spoken.n_stalls());
+        let (verdicts, hold_ns) = (self.verdicts.clone(), (self.args.hold * 1e9) as i64);
+        let (n_recoveries, n_stalls) = verdicts.counts();
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
@@ -539,17 +533,20 @@ impl Watch {
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
                 if reason.is_a_question() {
                     let judged = incident::judge(std::slice::from_ref(&bundle))?;
-                    // A rank may be late because it comes to a stop: what is told of that then says more.
-                    let is_overtaken = matches!(reason, Reason::Slow) && spoken.n_stalls() > n_stalls;
-                    if is_overtaken || !judged.answer.answers(reason) && !spoken.is_revised_by(&judged) {
+                    // A rank may be late because it comes to a stop: the verdict on that then says more.
+                    let is_overtaken =
+                        matches!(reason, Reason::Slow) && verdicts.lock().n_stalls() > n_stalls;
+                    let is_news =
+                        judged.answer.answers(reason) || verdicts.lock().is_revised_by(&judged.answer);
+                    if is_overtaken || !is_news {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         return Ok::<_, Failure>(None);
                     }
                     say(What::Bundle { path: bundle.display().to_string() });
-                    // What is told of a job that runs is no verdict on a stall that may follow.
+                    // A verdict on a job that runs is none on a stall that may follow.
                     if matches!(reason, Reason::Doubt { .. }) {
-                        spoken.tell(&judged);
+                        verdicts.lock().report(&judged.answer, steady_ns());
                     }
                     return Ok(Some(judged));
                 }
@@ -566,19 +563,19 @@ impl Watch {
                 }
                 let judged = incident::judge(&bundles);
                 if let Ok(judged) = &judged {
-                    let sees_less = spoken.sees_less(judged, SAME_END);
+                    let sees_less = verdicts.lock().sees_less(&judged.answer, steady_ns());
                     if sees_less {
-                        say(What::Note { text: STANDS.to_owned() });
+                        say(What::Note { text: SEES_LESS.to_owned() });
                     } else if judged.answer.may_pass() {
                         let _ = sender.send(IncidentMessage::Waits);
                     }
-                    if sees_less || spoken.passes(judged, since, hold, n_recoveries) {
+                    if sees_less || verdicts.passes(judged, since_ns, hold_ns, n_recoveries) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         let _ = sender.send(IncidentMessage::Passed);
                         return Ok(None);
                     }
-                    spoken.tell(judged);
+                    verdicts.lock().report(&judged.answer, steady_ns());
                 }
                 say(What::Bundle { path: bundle.display().to_string() });
                 judged.map(Some)
@@ -641,7 +638,7 @@ impl Watch {
             }
             IncidentMessage::Judged(judged) => {
                 self.n_verdicts += 1;
-                self.questions.told(&judged.answer);
+                self.inquiries.answered(&judged.answer);
                 self.worst = worse(self.worst, judged.answer.cause());
                 if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
@@ -651,9 +648,7 @@ impl Watch {
             }
             IncidentMessage::Waits => self.doing(Some("judged; waiting whether it goes on by itself")),
             IncidentMessage::Passed => {
-                // It has left nothing on the disk, and what stalls after it is something else.
-                self.n_incidents = self.n_incidents.saturating_sub(1);
-                self.last_incident = None;
+                self.incidents.passed();
                 self.stalled.clear();
             }
             IncidentMessage::Unjudged => self.worst = worse(self.worst, Cause::Undecided),
@@ -683,7 +678,7 @@ impl Watch {
     }
 
     fn wait_for_incidents(&mut self) {
-        self.spoken.over();
+        self.verdicts.lock().over();
         let until = Instant::now()
             + LAST_WAIT
             + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
@@ -716,7 +711,7 @@ impl Watch {
         let cut_off = self.eye.agent.cut_off();
         let is_bad = status.map_or(!cut_off.is_empty(), |status| !status.success());
         // What brought it down may have been judged just now.
-        let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
+        let is_judged = self.n_verdicts + self.n_under_way > 0 && self.incidents.is_end_of_last(steady_ns());
         self.wait_for_incidents();
         self.teller.say(&Event::new(now_ns(), What::Ended { how: how.clone() }));
         if let (true, Some(child)) = (is_bad, &self.child) {
@@ -724,28 +719,19 @@ impl Watch {
                 self.teller.note(format!("its last words: {line}"));
             }
         }
-        let was_seen = !self.eye.agent.never_seen();
-        let than = if is_judged { self.spoken.best() } else { self.questions.worth() };
-        let doubt = self.questions.at_the_end(was_seen, than);
-        let reason = if is_judged {
-            // What the ranks and their launcher say at their end may tell more than the stall did.
-            let is_open = self.child.is_none() && than < SUREST || self.spoken.may_be_revised();
-            is_open.then_some(doubt)
-        } else if is_bad {
-            Some(Reason::Incident)
-        } else {
-            // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
-            // their communicators in order after an error, leave their words in logs alone.
-            match &self.child {
-                None => Some(doubt),
-                Some(_) if self.n_verdicts > 0 => None,
-                Some(child) => self.questions.in_order(child.logs()),
-            }
+        let end = JobEnd {
+            is_judged,
+            is_bad,
+            was_seen: !self.eye.agent.never_seen(),
+            has_command: self.child.is_some(),
+            has_verdict: self.n_verdicts > 0,
         };
+        let prints_nan = || self.child.as_ref().is_some_and(|child| nan::is_in(child.logs()));
+        let reason = self.inquiries.at_end(end, &self.verdicts.lock(), prints_nan, steady_ns());
         if let Some(reason) = reason
             && !self.args.once
         {
-            self.begin(how, reason, Instant::now());
+            self.begin(how, reason, steady_ns());
             self.wait_for_incidents();
         }
         let code = match status {
@@ -753,7 +739,7 @@ impl Watch {
             None => self.code(),
         };
         if let Some(child) = self.child.take() {
-            child.finish(is_bad || self.n_incidents > 0);
+            child.finish(is_bad || self.incidents.n() > 0);
         }
         code
     }

@@ -5,7 +5,7 @@
 //! alone.
 
 use ringleader_correlate::Scene;
-use ringleader_knowledge::cause;
+use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
     Category, Cause, Confidence, Finding, RankSet, Severity, Source, SourceId, SourceKind, Verdict, Weight,
 };
@@ -205,17 +205,7 @@ fn level(probability: f32) -> Confidence {
 
 /// Whether the job's own records are there, or what was collected of it while it ran.
 fn was_recorded(scene: &Scene<'_>) -> bool {
-    scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
-        matches!(
-            kind,
-            SourceKind::NodeSnapshot
-                | SourceKind::Ring
-                | SourceKind::FlightRecorder
-                | SourceKind::Timeline
-                | SourceKind::Watch
-                | SourceKind::Guard
-        )
-    })
+    scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| collecting::of(*kind).is_record)
 }
 
 /// The same verdict, no surer than this.

@@ -38,6 +38,21 @@ pub struct Judgement {
     pub doubted: Option<Named>,
 }
 
+/// Evidence and its diagnosis.
+#[derive(Clone, Debug)]
+pub struct Diagnosed {
+    /// The part that decisions are based on.
+    pub judgement: Judgement,
+    /// The report for people.
+    pub text: String,
+    /// The cause in that report; the verdict also rests on what is not in the evidence.
+    pub cause: Cause,
+    /// Ranks of this node that were observed running.
+    pub ranks: Vec<u32>,
+    /// Why the verdict does not explain the job's silence.
+    pub doubt: Option<String>,
+}
+
 /// A process to blame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

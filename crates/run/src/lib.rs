@@ -1,6 +1,6 @@
 //! Supervision of a launcher: decides what to do when it fails, and keeps the state needed for that.
 //!
-//! [`policy`], [`judge`], [`judgement`], [`named`], [`decide`], [`next`], [`steps`], [`effective`] and [`agree`] are pure: time and
+//! [`policy`], [`judge`], [`judgement`], [`named`], [`decide`], [`next`], [`stall`], [`steps`], [`effective`] and [`agree`] are pure: time and
 //! randomness are arguments. [`checkpoint`], [`resume`], [`doubt`] and [`traceback`] only read files. [`journal`], [`state`], [`holder`],
 //! [`tree`], [`store`] and [`history`] touch the system.
 
@@ -24,6 +24,7 @@ pub mod policy;
 pub mod resume;
 pub mod scripts;
 pub mod site;
+pub mod stall;
 pub mod state;
 pub mod steps;
 pub mod store;

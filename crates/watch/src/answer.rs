@@ -1,12 +1,10 @@
 //! What a verdict on a followed job is worth to whoever asked: whether it is told, and how long it is held back.
 
-use std::time::Duration;
-
 use ringleader_knowledge::place::ids::SLEEP;
 use ringleader_model::{Category, Cause, Confidence, Verdict};
 
 /// The verdict on a rank that sleeps is held this many times as long as on one that is elsewhere.
-const SLEEPERS: u32 = 2;
+const SLEEPERS: i64 = 2;
 
 /// Why evidence is collected.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +39,11 @@ impl Reason {
     pub fn is_a_question(self) -> bool {
         !matches!(self, Self::Incident)
     }
+
+    /// Whether it counts among the incidents of a run: the others are questions about a job that runs and may stall as well.
+    pub fn is_of_an_incident(self) -> bool {
+        matches!(self, Self::Incident | Self::Doubt { .. })
+    }
 }
 
 /// The part of a verdict that decides what becomes of it.
@@ -57,6 +60,9 @@ pub struct VerdictExcerpt {
 }
 
 impl VerdictExcerpt {
+    /// [`Self::worth`] of a verdict that nothing can better.
+    pub const SUREST: u8 = 3;
+
     /// What a verdict says.
     pub fn of(verdict: &Verdict) -> Self {
         let ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| Some(c.rank?.0)).collect();
@@ -82,13 +88,13 @@ impl VerdictExcerpt {
         &self.ranks
     }
 
-    /// How much it says, from 0, nothing, to 3, a cause with high confidence.
+    /// How much it says, from 0, nothing, to [`Self::SUREST`], a cause with high confidence.
     pub fn worth(&self) -> u8 {
         match (self.cause, self.confidence) {
             (Cause::None | Cause::Undecided, _) => 0,
             (_, Confidence::Low) => 1,
             (_, Confidence::Medium) => 2,
-            (_, Confidence::High) => 3,
+            (_, Confidence::High) => Self::SUREST,
         }
     }
 
@@ -104,9 +110,15 @@ impl VerdictExcerpt {
             && !matches!(self.cause, Cause::Undecided | Cause::StoppedFromOutside)
     }
 
-    /// How long to wait for that, where `hold` is the usual time: a sleep ends at a time of its own.
-    pub fn hold(&self, hold: Duration) -> Duration {
-        if self.sleeps { hold * SLEEPERS } else { hold }
+    /// How long to wait for that, where `hold_ns` is the usual time: a sleep ends at a time of its own.
+    pub fn hold_ns(&self, hold_ns: i64) -> i64 {
+        if self.sleeps { hold_ns.saturating_mul(SLEEPERS) } else { hold_ns }
+    }
+
+    /// One that names rank 1.
+    #[cfg(test)]
+    pub(crate) fn sample(cause: Cause, category: Category, confidence: Confidence) -> Self {
+        Self { cause, category, confidence, has_findings: true, ranks: vec![1], sleeps: false }
     }
 
     /// Whether it is what somebody wants to know.
@@ -141,18 +153,16 @@ impl VerdictExcerpt {
 mod tests {
     use super::*;
 
-    const HOLD: Duration = Duration::from_secs(7);
-
     fn answer(cause: Cause, category: Category, confidence: Confidence) -> VerdictExcerpt {
-        VerdictExcerpt { cause, category, confidence, has_findings: true, ranks: vec![1], sleeps: false }
+        VerdictExcerpt::sample(cause, category, confidence)
     }
 
     #[test]
     fn only_a_culprit_that_sleeps_is_waited_for_longer() {
         let stuck = answer(Cause::StuckOutsideCollective, Category::Hang, Confidence::High);
         assert!(stuck.may_pass());
-        assert_eq!(stuck.hold(HOLD), HOLD);
-        assert_eq!(VerdictExcerpt { sleeps: true, ..stuck }.hold(HOLD), HOLD * SLEEPERS);
+        assert_eq!(stuck.hold_ns(7), 7);
+        assert_eq!(VerdictExcerpt { sleeps: true, ..stuck }.hold_ns(7), 7 * SLEEPERS);
     }
 
     #[test]

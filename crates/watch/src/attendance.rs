@@ -29,8 +29,11 @@ const SURE: f64 = 6.0;
 const HABIT: f64 = 0.8;
 /// Of the others, the one that waits least waits by this share of the mean more than the late one.
 const ALONE: f64 = 0.5;
-/// So many steps are in the time that is looked at: less is one long pause.
+/// So many steps are in the time that is looked at: less is one long pause. Chosen.
 const PAUSE: usize = 8;
+/// Seconds without a pause among them that are judged although most of them show no collective: nearly all that are remembered, so that
+/// a job with long steps is seen for a minute. Chosen.
+const LEAST_SLOW: usize = MEMORY * 3 / 4;
 /// Collectives of the ranks differ by this share at most: they make the same ones.
 const ALIKE: f64 = 0.1;
 
@@ -120,7 +123,7 @@ fn moving(whole: Vec<&BTreeMap<u32, SecondDigest>>) -> Option<Vec<&BTreeMap<u32,
         .filter(|run| !run.iter().all(moves))
         .map(<[_]>::len)
         .max();
-    (n >= MEMORY * 3 / 4 && longest.is_none_or(|longest| longest <= n / PAUSE)).then_some(whole)
+    (n >= LEAST_SLOW && longest.is_none_or(|longest| longest <= n / PAUSE)).then_some(whole)
 }
 
 /// All ranks make as many collectives.

@@ -3,7 +3,7 @@
 //!
 //! [`jobs`] says which writers of rings belong to one job, [`ranks`] which of the processes that carry a rank's variables
 //! compute, and [`attempts`] which of several processes of one rank is the present one. What starts ranks and is none is in
-//! `knowledge::program`.
+//! `knowledge::program`. `ringleader_check::jobs` says why it answers by itself.
 
 pub mod attempts;
 pub mod jobs;

@@ -6,49 +6,49 @@
 
 use crate::digest::PeriodDigest;
 
-/// A pause that was seen may last longer the next time: evaluation sets and storage vary.
+/// A pause that was seen may last longer the next time: evaluation sets and storage vary. Chosen.
 const SEEN_SLACK: f64 = 2.0;
 /// After all ranks were outside together, they come back this much of that time apart: all compile or evaluate, and not all
-/// are equally fast.
+/// are equally fast. Chosen.
 const TOGETHER_SLACK: f64 = 1.0;
-/// All ranks outside together for this many times the longest such pause is a stall.
+/// All ranks outside together for this many times the longest such pause is a stall. Chosen: a longer evaluation is no alarm.
 const OUTSIDE_FACTOR: f64 = 3.0;
-/// Patience with a communicator that has shown no rhythm in a job that has.
+/// Patience with a communicator that has shown no rhythm in a job that has, in that job's own patience. Chosen.
 const NEW_SLACK: f64 = 2.0;
-/// Share of the pauses from which on a length is usual rather than rare.
+/// Share of the pauses from which on a length is usual rather than rare. Chosen: once in 20 steps.
 const USUAL_SHARE: f64 = 0.05;
 /// And no fewer than this: two may be chance.
 const USUAL_LEAST: u32 = 3;
-/// Pauses after which all counts are halved, so that a job may change its ways.
+/// Pauses after which all counts are halved, so that a job may change its ways. Chosen: an hour of steps of a second.
 const MEMORY: u32 = 4096;
 /// Rare pauses that are remembered.
 const MAX_RARE: usize = 32;
 /// Kinds of call whose pauses are remembered apart.
 const MAX_KINDS: usize = 64;
-/// Looks at which a kind of call was met before its own pauses speak for it.
+/// Looks at which a kind of call was met before its own pauses speak for it. Chosen.
 const KNOWN_KIND: u32 = 20;
-/// Time over which a training loop must have been seen before it is a rhythm: a burst of calls at start is none.
+/// Time over which a training loop must have been seen before it is a rhythm: a burst of calls at start is none. Chosen.
 const LEAST_SPAN_NS: i64 = 3_000_000_000;
-/// As many steps alike are one in less time, with more patience until it has taken that time.
+/// As many steps alike are one in less time, with more patience until it has taken that time. Chosen.
 const YOUNG_STEPS: u32 = 16;
-/// As above, where each step is a single call.
+/// As above, where each step is a single call: loops that warm up have some, too. Chosen.
 const YOUNG_CALLS: u32 = 40;
-/// And in no less time than this: calls that warm up pass at once.
+/// And in no less time than this: calls that warm up pass at once. Chosen.
 const YOUNG_SPAN_NS: i64 = 1_000_000_000;
-/// How much more patience a young rhythm has.
+/// How much more patience a young rhythm has. Chosen.
 const YOUNG_SLACK: f64 = 1.5;
-/// Steps that it must have made.
+/// Steps that it must have made: two may be chance. Chosen.
 const LEAST_STEPS: u32 = 3;
-/// Where each step is a single call.
+/// Where each step is a single call, which also occurs before training. Chosen.
 const LEAST_CALLS: u32 = 10;
 /// Where the calls show no step, time over which they came steadily. Longer for calls that also occur before the first
-/// step.
+/// step. Chosen.
 const STEADY_NS: i64 = 20_000_000_000;
-/// As above.
+/// As above, for those calls. Chosen.
 const STEADY_UNSURE_NS: i64 = 60_000_000_000;
-/// Looks that saw something move, in that time.
+/// Looks that saw something move, in that time. Chosen.
 const STEADY_LOOKS: u32 = 8;
-/// A pause longer than this breaks steadiness.
+/// A pause longer than this breaks steadiness: the least that may be a stall, `Settings::stall_floor_ns`.
 const STEADY_PAUSE_NS: i64 = 5_000_000_000;
 
 /// Buckets of the histogram: quarters of an octave from 2^24 ns (17 ms) on.

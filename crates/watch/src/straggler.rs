@@ -21,56 +21,61 @@ const MAX_PENDING: usize = 32;
 const MAX_JUDGED: usize = 256;
 /// Ranks of a communicator that is followed at all.
 const MAX_RANKS: u32 = 1 << 16;
-/// How fast the past fades: of the last this many collectives.
+/// How fast the past fades: of the last this many collectives. Chosen: some seconds of most jobs.
 const MEMORY: f32 = 48.0;
-/// Collectives, or steps, before anything is said.
+/// Faded count of a rank's collectives before anything is said of it: a third of the memory, about 20 collectives. Chosen.
+const LEAST_KEPT: f32 = MEMORY / 3.0;
+/// Collectives, or steps, before anything is said. Chosen: half of the memory.
 const LEAST_VOTES: u32 = 24;
-/// Lateness below this share of the time between two collectives is jitter.
+/// Lateness below this share of the time between two collectives is jitter. Chosen: what costs a job less is not worth a word.
 const LATE_SHARE: f32 = 0.05;
-/// And below this, milliseconds: starts of kernels are seen with some microseconds of error.
+/// And below this, milliseconds: starts of kernels are seen with some microseconds of error. Chosen.
 const LATE_MS: f32 = 0.2;
-/// Late in this share of the collectives: persistent.
+/// Late in this share of the collectives: persistent. Chosen: more often than not.
 const PERSISTENT: f32 = 0.5;
-/// Less is chance.
+/// Less is chance. Chosen: of a memory of 48, five.
 const OCCASIONAL: f32 = 0.1;
-/// Mean lateness over its own standard error: jitter that hits all alike stays below.
+/// And so is less than this many times what is usual among the ranks: jitter hits all alike. Chosen.
+const OCCASIONAL_TIMES: f32 = 3.0;
+/// Mean lateness over its own standard error: jitter that hits all alike stays below. Chosen: five is chance once in millions.
 const SURE: f32 = 5.0;
-/// An occasional straggler is late by at least this share of the time between two collectives.
+/// An occasional straggler is late by at least this share of the time between two collectives. Chosen: rare and small costs nothing.
 const OCCASIONAL_LATE: f32 = 0.5;
 /// This many in a row, all late by about the same, are persistent, regardless of earlier steps: a fault begins at some
-/// step.
+/// step. Chosen: seconds after it, and rare among ranks that take turns.
 const CLEAR_RUN: f32 = 8.0;
-/// Of what is late by about the same, the standard deviation is at most this share of the mean.
+/// Of what is late by about the same, the standard deviation is at most this share of the mean. Chosen.
 const CLEAR_SPREAD: f32 = 0.5;
-/// And the mean this many times what any other rank is late by in the mean: jitter makes runs, too.
+/// And the mean this many times what any other rank is late by in the mean: jitter makes runs, too. Chosen.
 const CLEAR_TIMES: f32 = 4.0;
-/// So many in a row may become a run.
+/// So many in a row may become a run. Chosen.
 const FORMING: f32 = 3.0;
-/// How fast the past fades for what a rank costs: of the last this many collectives.
+/// How fast the past fades for what a rank costs: of the last this many collectives. Chosen: long, since it may be rare.
 const LONG_MEMORY: f32 = 512.0;
-/// A rank that costs its peers this share of their time is late for good, however rarely it is.
+/// A rank that costs its peers this share of their time is late for good, however rarely it is. Chosen, above what ranks that take turns
+/// on shared GPUs cost.
 const COSTLY: f32 = 0.22;
-/// From this share on it is worth a look at what it does.
+/// From this share on it is worth a look at what it does. Chosen: a look costs the job little.
 const WORTH_A_LOOK: f32 = 0.1;
-/// And this many times what any other costs.
+/// And this many times what any other costs: it stands out. Chosen.
 const COSTLY_TIMES: f32 = 4.0;
-/// By so many waits of equal length: a few long ones are checkpoints.
+/// By so many waits of equal length: a few long ones are checkpoints. Chosen.
 const COSTLY_WAITS: f32 = 8.0;
-/// Collectives of one kind that take this many times their best have become slow.
+/// Collectives of one kind that take this many times their best have become slow. Chosen: half the bandwidth is gone.
 const SLOWED: f32 = 2.0;
-/// And by at least this, milliseconds.
+/// And by at least this, milliseconds: below, starts of kernels vary as much. Chosen.
 const SLOWED_MS: f32 = 1.0;
-/// A wait for the network that takes this share of the collective is what it waits for.
+/// A wait for the network that takes this share of the collective is what it waits for. Chosen: most of it.
 const WAIT_SHARE: f32 = 0.5;
-/// And this many times the longest wait between any other two.
+/// And this many times the longest wait between any other two: one link stands out. Chosen.
 const WAIT_TIMES: f32 = 3.0;
 /// Pairs of ranks that are counted.
 const MAX_PAIRS: usize = 64;
-/// After so many collectives without a whole step single ones count again.
+/// After so many collectives without a whole step single ones count again. Chosen: more than most steps have.
 const MAX_SINCE: u32 = 256;
-/// The first ones of a kind may be slow: buffers are made, connections opened.
+/// The first ones of a kind may be slow: buffers are made, connections opened. Chosen.
 const WARM_UP: u32 = 3;
-/// Number of values in the mean, at first and later.
+/// Number of values in the mean, at first and later. Chosen.
 const LEAST_MEAN: u32 = 8;
 const MOST_MEAN: u32 = 16;
 /// Share that stays, at each collective, of the sums of what was carried and for how long: the last ten count. Chosen.
@@ -466,7 +471,7 @@ impl Lateness {
 
     fn late(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
-        let told = self.ranks.iter().enumerate().filter(|(_, s)| s.votes >= MEMORY / 3.0);
+        let told = self.ranks.iter().enumerate().filter(|(_, s)| s.votes >= LEAST_KEPT);
         let is_late = |s: &RankHistory| s.excess / s.votes >= least && s.is_sure();
         let share = |s: &RankHistory| s.late / s.votes;
         let persistent = told
@@ -474,7 +479,8 @@ impl Lateness {
             .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least));
         let usual = usual(told.clone().map(|(_, s)| share(s)));
         let occasional = told.filter(|(_, s)| {
-            share(s) >= OCCASIONAL.max(3.0 * usual) && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
+            share(s) >= OCCASIONAL.max(OCCASIONAL_TIMES * usual)
+                && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
         });
         let most = |a: &(usize, &RankHistory), b: &(usize, &RankHistory)| a.1.late_ms.total_cmp(&b.1.late_ms);
         let is_persistent = persistent.clone().next().is_some();

@@ -1,6 +1,8 @@
 //! What is mapped where, and the unwind tables of it. Both are read from the process's own memory: `.eh_frame` is mapped
 //! with the code, so that neither a container's files nor a hung file system are needed, and gigabytes of a library are
 //! not touched.
+//!
+//! Not by `object` or `goblin`: what they read is a file, and this is the memory of another process, of which a few tables are wanted.
 
 use super::memory::{Memory, i32_at, u16_at, u32_at, u64_at};
 

@@ -1,5 +1,7 @@
 //! Names of functions, from `.symtab` and `.dynsym` of the files. All addresses of a file are looked up in one pass that
 //! holds a piece of the table at a time: some libraries have a million symbols.
+//!
+//! Not by `object` or `goblin`: they want the file in memory or mapped, and a mapped file that is cut meanwhile ends us with SIGBUS.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -34,8 +34,6 @@ use crate::sysfs::{names, text};
 const DEADLINE_MS: u64 = 2_000;
 /// What is kept of the deadline to hand the answer over, milliseconds.
 const MARGIN_MS: u64 = 150;
-/// Patience with one connection where the caller set none, milliseconds.
-const CONNECT_MS: u64 = 800;
 /// Connections tried at once.
 const MAX_AT_ONCE: usize = 128;
 /// Addresses of one name that are tried.
@@ -77,7 +75,7 @@ pub(super) fn take(request: &Request) -> Result<Vec<Reach>, ReadingError> {
     let deadline_ms = if request.deadline_ms == 0 { DEADLINE_MS } else { request.deadline_ms };
     let until = started + Duration::from_millis(deadline_ms.saturating_sub(MARGIN_MS));
     let patience =
-        Duration::from_millis(if request.connect_ms == 0 { CONNECT_MS } else { request.connect_ms });
+        Duration::from_millis(if request.connect_ms == 0 { Request::CONNECT_MS } else { request.connect_ms });
     let (interfaces, routes) = network::interfaces_and_routes(request);
     let net = Network { interfaces, routes, ..Network::default() };
     let wishes: Vec<(Wish, Vec<u32>)> = wishes(request, &net).into_iter().collect();

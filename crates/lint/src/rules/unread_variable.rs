@@ -21,6 +21,7 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use ringleader_knowledge::variable;
+use strsim::levenshtein;
 
 use crate::launch::{Launch, Setting};
 use crate::rule::{Family, LintRule};
@@ -108,7 +109,7 @@ fn misspelt_library(launch: &Launch<'_>, setting: &Setting) -> Option<LintFindin
     let meant = format!("NCCL_{rest}");
     // RCCL, HCCL, oneCCL and others have variables of their own.
     let is_another = library.len() == 4 && library.ends_with("CCL");
-    let is_near = ["NCLC", "CNCL", "NNCL"].contains(&library) || distance(library, "NCCL") == 1;
+    let is_near = ["NCLC", "CNCL", "NNCL"].contains(&library) || levenshtein(library, "NCCL") == 1;
     let known = variable::get(&meant).filter(|_| is_near && !is_another)?;
     let others = || launch.settings.iter().map(|other| other.name.as_str());
     if library == "CCL"
@@ -176,27 +177,6 @@ fn rename(text: &str, line: u32, from: &str, to: &str) -> Option<Fix> {
 
 /// A variable whose name is nearly this one.
 fn nearest(name: &str) -> Option<&'static str> {
-    let near = variable::all().iter().filter(|known| distance(name, known.name) <= MAX_DISTANCE);
-    near.min_by_key(|known| distance(name, known.name)).map(|known| known.name)
-}
-
-/// Levenshtein's distance, at most one more than the bound.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len().abs_diff(b.len()) > MAX_DISTANCE {
-        return MAX_DISTANCE + 1;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut before = i;
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
-            let best = (before + usize::from(x != y)).min(*cell + 1).min(left + 1);
-            before = std::mem::replace(cell, best);
-            left = best;
-        }
-    }
-    row.last().copied().unwrap_or_default()
+    let near = variable::all().iter().filter(|known| levenshtein(name, known.name) <= MAX_DISTANCE);
+    near.min_by_key(|known| levenshtein(name, known.name)).map(|known| known.name)
 }

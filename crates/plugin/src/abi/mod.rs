@@ -292,6 +292,50 @@ macro_rules! parts {
 }
 use parts;
 
+/// What a `Coll` and a `P2p` of interfaces 1 to 3 say: their fields have the same names, and a name is of this form. Where they
+/// lie, each version's file says.
+macro_rules! launches {
+    (@ $form:ident coll) => {
+        impl super::UnionPart for Coll {
+            fn event(&self, head: &super::EventHead) -> crate::core::ProfilerEvent {
+                let call = crate::core::Call {
+                    function: crate::core::Name::$form(self.func),
+                    datatype: crate::core::Name::$form(self.datatype),
+                    algorithm: crate::core::Name::$form(self.algo),
+                    protocol: crate::core::Name::$form(self.proto),
+                    sequence: Some(self.seq_number),
+                    count: self.count,
+                    root: self.root,
+                    channels: self.n_max_channels,
+                    comm: Some((self.comm_hash, head.rank)),
+                    ..crate::core::Call::NOTHING
+                };
+                crate::core::ProfilerEvent::Launch { call, plan: head.parent }
+            }
+        }
+    };
+    (@ $form:ident p2p) => {
+        impl super::UnionPart for P2p {
+            fn event(&self, head: &super::EventHead) -> crate::core::ProfilerEvent {
+                let call = crate::core::Call {
+                    function: crate::core::Name::$form(self.func),
+                    datatype: crate::core::Name::$form(self.datatype),
+                    is_p2p: true,
+                    count: self.count,
+                    peer: Some(self.peer),
+                    comm: Some((self.comm_hash, head.rank)),
+                    ..crate::core::Call::NOTHING
+                };
+                crate::core::ProfilerEvent::Launch { call, plan: head.parent }
+            }
+        }
+    };
+    ($form:ident: $($part:ident),+) => {
+        $($crate::abi::launches! { @ $form $part })+
+    };
+}
+use launches;
+
 /// The table that NCCL looks up, for one version.
 const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::Kind, V>, V::Args> {
     Profiler {

@@ -3,8 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::{EventHead, Init1, Profiler, ProxyOp, ProxyStep, StateArgs, UnionPart, init1, parts, profiler};
-use crate::core::{Call, Name, ProfilerEvent};
+use super::{Init1, Profiler, ProxyOp, ProxyStep, StateArgs, init1, launches, parts, profiler};
 
 /// `ncclProfilerEventDescr_v1_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -109,35 +108,4 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v1: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-impl UnionPart for Coll {
-    fn event(&self, head: &EventHead) -> ProfilerEvent {
-        let call = Call {
-            function: Name::Number(self.func),
-            datatype: Name::Number(self.datatype),
-            algorithm: Name::Number(self.algo),
-            protocol: Name::Number(self.proto),
-            sequence: Some(self.seq_number),
-            count: self.count,
-            root: self.root,
-            channels: self.n_max_channels,
-            comm: Some((self.comm_hash, head.rank)),
-            ..Call::NOTHING
-        };
-        ProfilerEvent::Launch { call, plan: head.parent }
-    }
-}
-
-impl UnionPart for P2p {
-    fn event(&self, head: &EventHead) -> ProfilerEvent {
-        let call = Call {
-            function: Name::Number(self.func),
-            datatype: Name::Number(self.datatype),
-            is_p2p: true,
-            count: self.count,
-            peer: Some(self.peer),
-            comm: Some((self.comm_hash, head.rank)),
-            ..Call::NOTHING
-        };
-        ProfilerEvent::Launch { call, plan: head.parent }
-    }
-}
+launches!(Number: coll, p2p);

@@ -5,8 +5,10 @@ use std::mem::offset_of;
 
 pub use super::v1::Args;
 pub use super::v2::P2p;
-use super::{EventHead, Init1, NetPlugin, Profiler, ProxyOp, ProxyStep, UnionPart, init1, parts, profiler};
-use crate::core::{Call, Name, ProfilerEvent};
+use super::{
+    EventHead, Init1, NetPlugin, Profiler, ProxyOp, ProxyStep, UnionPart, init1, launches, parts, profiler,
+};
+use crate::core::ProfilerEvent;
 
 /// `ncclProfilerEventDescr_v3_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -95,23 +97,7 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v3: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-impl UnionPart for Coll {
-    fn event(&self, head: &EventHead) -> ProfilerEvent {
-        let call = Call {
-            function: Name::Text(self.func),
-            datatype: Name::Text(self.datatype),
-            algorithm: Name::Text(self.algo),
-            protocol: Name::Text(self.proto),
-            sequence: Some(self.seq_number),
-            count: self.count,
-            root: self.root,
-            channels: self.n_max_channels,
-            comm: Some((self.comm_hash, head.rank)),
-            ..Call::NOTHING
-        };
-        ProfilerEvent::Launch { call, plan: head.parent }
-    }
-}
+launches!(Text: coll);
 
 impl UnionPart for KernelCh {
     fn event(&self, _: &EventHead) -> ProfilerEvent {

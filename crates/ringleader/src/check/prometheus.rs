@@ -2,6 +2,9 @@
 //!
 //! Source: the text exposition format 0.0.4, <https://prometheus.io/docs/instrumenting/exposition_formats/>. All lines
 //! of a metric are together, so this is written at the end and not as answers arrive.
+//!
+//! By hand, and not by `prometheus-client` as in `watch`: that keeps series in hash maps, so that two runs would differ in their order,
+//! and it would print a value anew that stands here in the digits of the check.
 
 use std::fmt::Write as _;
 

@@ -15,23 +15,151 @@ use crate::failure::Failure;
 
 /// A file of configuration is small.
 const MAX_BYTES: u64 = 1 << 20;
-/// Options that a project's file may not set to any value: programs to start, addresses to contact, libraries to load.
-const NOT_IN_A_PROJECT: [&str; 15] = [
+/// Options that a project's file may not set to any value: programs to start, addresses to contact, libraries to load, processes to
+/// end. Each option is here or below, and one that is in neither list is refused (a test asks).
+pub(super) const NOT_IN_A_PROJECT: &[&str] = &[
     "on-stall",
+    "on-decision",
     "webhook",
     "webhook-template",
     "serve",
     "hub",
     "hosts",
+    "hostfile",
     "slurm",
     "kube",
+    "ssh-config",
+    "remote-program",
+    "copy",
     "peer",
+    "fleet-peer",
+    "address",
+    "master",
     "nccl",
-    "cuda",
     "python",
-    "plugin",
     "policy",
+    "set",
     "state",
+    "kill-orphans",
+    "inject",
+    "unstable-cuda",
+    "unstable-nvml",
+    "unstable-ssh",
+    "unstable-slurm",
+    "unstable-supervise",
+    "unstable-verdict",
+];
+
+/// Options that a project's file may set, if they are flags, numbers, choices, or paths below the project.
+pub(super) const IN_A_PROJECT: &[&str] = &[
+    "against",
+    "ask-dump",
+    "baseline",
+    "brief",
+    "brief-bytes",
+    "changed-since",
+    "check",
+    "checkpoints",
+    "checks",
+    "color",
+    "confidence",
+    "connect-timeout-secs",
+    "container",
+    "deadline-ms",
+    "dir",
+    "dtype",
+    "end-grace",
+    "factor",
+    "fail-on",
+    "file",
+    "fix",
+    "for",
+    "format",
+    "from",
+    "full",
+    "gpus",
+    "graphs",
+    "history",
+    "hold",
+    "html",
+    "ignore",
+    "in-use",
+    "info",
+    "interval",
+    "iterations",
+    "job",
+    "join-within",
+    "json",
+    "keep",
+    "latencies",
+    "lemons",
+    "list",
+    "live",
+    "lost-after",
+    "margin-mib",
+    "max-bytes",
+    "max-item-mib",
+    "max-mib",
+    "metrics",
+    "min-bytes",
+    "min-nodes",
+    "namespace",
+    "no-history",
+    "no-in-place",
+    "no-logs",
+    "no-pager",
+    "no-pairs",
+    "no-ras",
+    "no-readback",
+    "no-screen",
+    "no-stacks",
+    "node",
+    "node-deadline-secs",
+    "nodes",
+    "once",
+    "only",
+    "op",
+    "out",
+    "output",
+    "parallel",
+    "perfetto",
+    "pid",
+    "png",
+    "print-checkpoint",
+    "print-policy",
+    "print-scripts",
+    "prove",
+    "quick",
+    "quiet",
+    "record-late",
+    "replay",
+    "rings",
+    "root",
+    "save",
+    "save-baseline",
+    "seed",
+    "select",
+    "silence-floor",
+    "since",
+    "source",
+    "stall-factor",
+    "stall-floor",
+    "stay",
+    "step-bytes",
+    "svg",
+    "tests",
+    "timeline",
+    "timeout-secs",
+    "unstable-brief",
+    "unstable-first-floor",
+    "unstable-node",
+    "unstable-once",
+    "unstable-root",
+    "until-verdict",
+    "verbose",
+    "warmup",
+    "width",
+    "write-baseline",
 ];
 
 /// What it sets for `command`.
@@ -110,7 +238,7 @@ pub(super) fn parse(
     Ok(own)
 }
 
-fn commands(program: &Command) -> impl Iterator<Item = &Command> {
+pub(super) fn commands(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !WITHOUT.contains(&command.get_name()))
 }
 
@@ -185,7 +313,10 @@ fn word(value: &DeValue<'_>, at: Range<usize>, arg: &Arg) -> Result<String, Wron
 /// Why a project's file may not set this. What is no flag, number or choice is refused unless it is a path below the project.
 fn refused(long: &str, arg: &Arg, values: &[String]) -> Option<&'static str> {
     if NOT_IN_A_PROJECT.contains(&long) {
-        return Some("it names a command, a machine, an address or a program");
+        return Some("it starts or ends something, or names a machine, an address, a program or a library");
+    }
+    if !IN_A_PROJECT.contains(&long) {
+        return Some("nobody has said that it does no harm there");
     }
     let is_harmless = |value: &String| value.parse::<f64>().is_ok();
     if is_flag(arg) || !arg.get_possible_values().is_empty() || values.iter().all(is_harmless) {

@@ -140,3 +140,53 @@ fn every_option_of_every_command_can_be_set() {
     }
     assert!(n_options > 60, "{n_options}");
 }
+
+/// A new option is refused in a project's file until somebody has said that it does no harm there.
+#[test]
+fn every_option_is_classified_for_a_projects_file() {
+    let program = crate::cli::program();
+    let all: BTreeSet<&str> =
+        file::commands(&program).flat_map(|command| options(command).map(|(long, _)| long)).collect();
+    let listed = || file::IN_A_PROJECT.iter().chain(file::NOT_IN_A_PROJECT).copied();
+    let both: BTreeSet<&str> = listed().collect();
+    assert_eq!(both.len(), listed().count(), "an option is listed twice");
+    assert_eq!(all, both, "left: the options; right: the lists of config/file.rs");
+}
+
+/// Variables that some part reads are known, so that what is spelt nearly so is reported.
+#[test]
+fn every_variable_that_is_read_is_listed() {
+    fn names(folder: &Path, out: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).expect("it is there").flatten() {
+            let path = entry.path();
+            if path.is_dir() && !["target", "tests", "__pycache__"].iter().any(|name| path.ends_with(name)) {
+                names(&path, out);
+            }
+            let is_code = path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
+            if !is_code || path.ends_with("tests.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            for (at, _) in text.match_indices(PREFIX) {
+                let is_letter = |c: &char| c.is_ascii_uppercase() || *c == '_' || c.is_ascii_digit();
+                out.insert(text[at..].chars().take_while(is_letter).collect());
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut read = BTreeSet::new();
+    for folder in std::fs::read_dir(root.join("crates")).expect("it is there").flatten() {
+        names(&folder.path(), &mut read);
+    }
+    names(&root.join("python"), &mut read);
+    read.remove(PREFIX);
+    let program = crate::cli::program();
+    let options: BTreeSet<String> = program
+        .get_subcommands()
+        .flat_map(|command| options(command).map(|(long, _)| variable(long)))
+        .collect();
+    let listed: BTreeSet<String> = RESERVED.iter().chain(&OTHERS).map(|name| (*name).to_owned()).collect();
+    let unknown: Vec<&String> =
+        read.iter().filter(|name| !options.contains(*name) && !listed.contains(*name)).collect();
+    assert!(unknown.is_empty(), "read, and in no list of config.rs: {unknown:?}");
+}

@@ -15,31 +15,34 @@ use crate::explain::{terms, topics};
 /// Widest name that titles are aligned behind.
 const MAX_NAME: usize = 34;
 
+/// The topics of a kind.
+type Topics = fn() -> Vec<Topic>;
+
 /// Kinds that can be listed, beside the families of statuses.
-const KINDS: &[&str] = &[
-    "causes",
-    "rules",
-    "lint",
-    "checks",
-    "symptoms",
-    "words",
-    "xids",
-    "sxids",
-    "nccl-results",
-    "nccl-messages",
-    "cuda-errors",
-    "messages",
-    "events",
-    "variables",
-    "unread",
-    "traps",
-    "links",
-    "errno",
+const KINDS: &[(&str, Topics)] = &[
+    ("causes", || cause::all().iter().map(topics::of_cause).collect()),
+    ("rules", || rules::ALL.iter().map(|r| topics::of_rule(r)).collect()),
+    ("lint", || ringleader_lint::rules::all().map(topics::of_lint).collect()),
+    ("checks", || ringleader_check::checks::ALL.iter().map(|c| topics::of_check(c)).collect()),
+    ("symptoms", || symptom::all().iter().map(topics::symptom).collect()),
+    ("words", || terms::all().collect()),
+    ("xids", || xid::all().iter().map(topics::xid).collect()),
+    ("sxids", || sxid::all().iter().map(topics::sxid).collect()),
+    ("nccl-results", || nccl_result::all().iter().map(topics::result).collect()),
+    ("nccl-messages", || nccl_warn::all().iter().map(topics::warn).collect()),
+    ("cuda-errors", || cuda_error::all().iter().map(topics::cuda_error).collect()),
+    ("messages", || message::all().map(topics::message).collect()),
+    ("events", || event::all().iter().map(topics::event).collect()),
+    ("variables", || variable::all().iter().map(topics::variable).collect()),
+    ("unread", || variable::unread().iter().map(topics::unread).collect()),
+    ("traps", || variable::traps().iter().map(topics::trap).collect()),
+    ("links", || rate::links().iter().map(topics::link).collect()),
+    ("errno", || errno::all().iter().map(topics::errno).collect()),
 ];
 
 /// What `--list` takes: kinds, then families of statuses, each once.
 pub fn kinds() -> Vec<&'static str> {
-    let mut kinds = KINDS.to_vec();
+    let mut kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     for family in status::families() {
         if !kinds.contains(&family.list) {
             kinds.push(family.list);
@@ -53,27 +56,10 @@ pub fn listed(kind: &str) -> Option<Vec<Topic>> {
     let kind = kind.to_lowercase();
     let known = kinds();
     let name = known.iter().find(|name| **name == kind || name.strip_suffix('s') == Some(&*kind))?;
-    Some(match *name {
-        "causes" => cause::all().iter().map(topics::of_cause).collect(),
-        "rules" => rules::ALL.iter().map(|r| topics::of_rule(r)).collect(),
-        "lint" => ringleader_lint::rules::all().map(topics::of_lint).collect(),
-        "checks" => ringleader_check::checks::ALL.iter().map(|c| topics::of_check(c)).collect(),
-        "words" => terms::all().collect(),
-        "symptoms" => symptom::all().iter().map(topics::symptom).collect(),
-        "xids" => xid::all().iter().map(topics::xid).collect(),
-        "sxids" => sxid::all().iter().map(topics::sxid).collect(),
-        "nccl-results" => nccl_result::all().iter().map(topics::result).collect(),
-        "nccl-messages" => nccl_warn::all().iter().map(topics::warn).collect(),
-        "cuda-errors" => cuda_error::all().iter().map(topics::cuda_error).collect(),
-        "messages" => message::all().map(topics::message).collect(),
-        "events" => event::all().iter().map(topics::event).collect(),
-        "variables" => variable::all().iter().map(topics::variable).collect(),
-        "unread" => variable::unread().iter().map(topics::unread).collect(),
-        "traps" => variable::traps().iter().map(topics::trap).collect(),
-        "links" => rate::links().iter().map(topics::link).collect(),
-        "errno" => errno::all().iter().map(topics::errno).collect(),
-        list => status::all().iter().filter(|s| s.family().list == list).map(topics::status).collect(),
-    })
+    if let Some((_, topics)) = KINDS.iter().find(|(kind, _)| kind == name) {
+        return Some(topics());
+    }
+    Some(status::all().iter().filter(|s| s.family().list == *name).map(topics::status).collect())
 }
 
 /// One row a topic: its name, and what it means in a few words.

@@ -147,6 +147,7 @@ fn terms() -> impl Iterator<Item = Term> {
         .chain(field::TERMS)
         .chain(letters::TERMS)
         .copied()
+        .chain(watching::of_columns())
         .chain(kinds::all())
 }
 

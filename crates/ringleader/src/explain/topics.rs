@@ -1,6 +1,5 @@
 //! From rows of the tables to topics: one function for each table, nothing concluded.
 
-mod impact;
 mod machine;
 mod rules;
 mod settings;
@@ -20,7 +19,6 @@ use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
 
-use impact::impact_of;
 pub(super) use machine::{instead, sxid, unknown_code, xid};
 pub(super) use rules::{of_cause, of_check, of_lint, of_rule};
 pub(super) use settings::{trap, unread, variable};
@@ -118,7 +116,7 @@ pub(super) fn warn(row: &WarnText) -> Topic {
         row.results.iter().filter_map(|r| nccl_result::get(*r)).map(|r| r.name).collect();
     topic.detail("result that follows", results.join(", "));
     if let Some(group) = row.group() {
-        topic.actions.push(action(group.action, "", impact_of(group.action)));
+        topic.actions.push(action(group.action, "", group.impact));
     }
     let causes = row.causes();
     see_causes(&mut topic, &causes);

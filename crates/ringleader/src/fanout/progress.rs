@@ -1,55 +1,27 @@
-//! How many nodes have answered, on standard error, if that is a terminal and it takes long enough to wonder.
+//! How many nodes have answered, on standard error.
 
-use std::io::{self, IsTerminal};
-use std::sync::Once;
-use std::time::{Duration, Instant};
+use crate::progress::LateBar;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-/// Work shorter than this shows nothing.
-const QUIET_FOR: Duration = Duration::from_millis(500);
-
-pub(super) struct HostProgress {
-    bar: ProgressBar,
-    started: Instant,
-    shown: Once,
-    wanted: bool,
-}
+pub(super) struct HostProgress(LateBar);
 
 impl HostProgress {
     pub(super) fn new(n_hosts: usize, wanted: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(n_hosts as u64), ProgressDrawTarget::hidden());
-        let template = "{spinner} asking nodes {wide_bar} {pos}/{len} {msg}";
-        bar.set_style(
-            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
-        );
-        Self {
-            bar,
-            started: Instant::now(),
-            shown: Once::new(),
-            wanted: wanted && io::stderr().is_terminal(),
-        }
+        Self(LateBar::new(n_hosts as u64, "{spinner} asking nodes {wide_bar} {pos}/{len} {msg}", wanted))
     }
 
     pub(super) fn answered(&self, host: &str, has_answered: bool) {
-        if !self.wanted {
-            return;
-        }
         if !has_answered {
-            self.bar.set_message(format!("silent: {}", ringleader_report::quote::plain(host)));
+            self.0.say(format!("silent: {}", ringleader_report::quote::plain(host)));
         }
-        self.bar.inc(1);
-        if self.started.elapsed() >= QUIET_FOR {
-            self.shown.call_once(|| self.bar.set_draw_target(ProgressDrawTarget::stderr()));
-        }
+        self.0.advance(1);
     }
 
     /// Does something that may print, with the bar out of its way.
     pub(super) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.wanted && io::stdout().is_terminal() { self.bar.suspend(work) } else { work() }
+        self.0.aside(work)
     }
 
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.0.finish();
     }
 }

@@ -13,6 +13,7 @@ use ringleader_evidence::{Limits, Scratch};
 use ringleader_model::Case;
 use ringleader_run::effective::AttemptSpan;
 use ringleader_run::output::{Position, STREAMS, StreamReader};
+use ringleader_run::stall;
 use ringleader_run::state::{Folder, now};
 use ringleader_run::steps::{self, Counters};
 use ringleader_run::tree;
@@ -239,11 +240,10 @@ impl AttemptProgress {
         Some(if still < self.patience(floor) { Duration::ZERO } else { still })
     }
 
-    /// How long a job may print no step before it is examined: five times the longest pause so far, at least `floor`;
-    /// before the first step ten times `floor`.
+    /// How long a job may print no step before it is examined.
     pub(crate) fn patience(&self, floor: Duration) -> Duration {
         let longest = self.pauses.iter().max().copied().unwrap_or_default();
-        if self.counters.last().is_none() { floor * 10 } else { (longest * 5).max(floor) }
+        stall::patience(self.counters.last().map(|_| longest), floor)
     }
 }
 

@@ -9,17 +9,20 @@ use ringleader_model::Cause;
 use ringleader_run::agree::together;
 use ringleader_run::doubt::{self, Silence};
 use ringleader_run::judge;
-use ringleader_run::judgement::Judgement;
+use ringleader_run::judgement::{Diagnosed, Judgement};
 use ringleader_run::next::{self, Moment, Next, ToDecide};
 use ringleader_run::resume::{Checkpoints, Remark};
+use ringleader_run::stall::{EngineReport, Examination};
 use ringleader_run::state::now;
 use ringleader_run::tree;
+use ringleader_watch::event::{Event, What};
 use rustix::process::Signal;
 
 use crate::Diagnosis;
 use crate::failure::Failure;
 use crate::run::evidence::{self, RemoteEvidence};
 use crate::watch::incident::{self, ToCollect};
+use crate::watch::words;
 
 /// Interval between checks while processes end.
 const NAP: Duration = Duration::from_millis(50);
@@ -52,18 +55,20 @@ impl<T: Send + 'static> Duty<T> {
     }
 }
 
-/// Evidence and its diagnosis.
-#[derive(Clone, Debug)]
-pub(crate) struct Diagnosed {
-    pub(crate) judgement: Judgement,
-    /// The report for people.
-    pub(crate) text: String,
-    /// The cause in that report; the verdict also rests on what is not in the evidence.
-    pub(crate) cause: Cause,
-    /// Ranks of this node that were observed running.
-    pub(crate) ranks: Vec<u32>,
-    /// Why the verdict does not explain the job's silence.
-    pub(crate) doubt: Option<String>,
+impl Examination for Duty<Diagnosed> {
+    fn taken(&self) -> Option<Option<Diagnosed>> {
+        Self::taken(self)
+    }
+}
+
+/// What the engine reports of stuck operations.
+pub(crate) fn reports(events: &[Event]) -> Vec<EngineReport> {
+    let report = |event: &Event| match &event.what {
+        What::Stall(stall) => Some(EngineReport::Stuck(words::headline(stall))),
+        What::Recovered { .. } | What::Over { .. } => Some(EngineReport::Moving),
+        _ => None,
+    };
+    events.iter().filter_map(report).collect()
 }
 
 /// Collects the evidence, shares it with the other nodes, and judges it. `silence`: the job may only be busy.

@@ -3,7 +3,6 @@
 //! was decided.
 
 mod halting;
-mod stall;
 mod starting;
 mod telling;
 
@@ -23,22 +22,22 @@ use ringleader_run::decide::Failed;
 use ringleader_run::doubt::Silence;
 use ringleader_run::effective::AttemptSpan;
 use ringleader_run::journal::{self, Chosen, Journal, Record, RunState};
-use ringleader_run::judgement::Judgement;
+use ringleader_run::judgement::{Diagnosed, Judgement};
 use ringleader_run::next::{Next, ToDecide};
 use ringleader_run::policy::Policy;
 use ringleader_run::resume::{Checkpoints, Remark};
+use ringleader_run::stall::{StallLook, StallState};
 use ringleader_run::state::{Folder, HolderState, LauncherEnd, Order, RunRequest, now};
 use ringleader_run::store::{Alone, SharedStore, Store};
 use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
-use self::stall::{StallLook, StallState};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, AttemptProgress, Passer};
 use crate::run::council::Council;
-use crate::run::duty::{self, Diagnosed, Duty};
+use crate::run::duty::{self, Duty};
 use crate::run::evidence::RemoteEvidence;
 use crate::run::launch;
 use crate::run::notice;
@@ -97,7 +96,7 @@ struct Running {
     progress: AttemptProgress,
     eye: Option<Eye>,
     next_look: Instant,
-    stall: StallState,
+    stall: StallState<Duty<Diagnosed>>,
     span: AttemptSpan,
     nodes: Vec<String>,
     /// Ranks of the whole job, as far as its processes have been seen.
@@ -583,15 +582,15 @@ impl Supervisor<'_> {
             patience,
             is_past: eye.is_past(),
         };
-        running.stall.see(&looked.events, &seen);
+        running.stall.see(&duty::reports(&looked.events), &seen, Instant::now());
         let folder = running.path.clone();
         let silence = Silence { folder: folder.clone(), before: running.progress.before() };
         let nodes = running.nodes.clone();
         let grace = self.policy.stall_grace;
         let share = evidence.map(|evidence| (evidence, running.generation));
-        let said = running
-            .stall
-            .turn(grace, |why| duty::collect(eye.wanted(why, output), folder, Some(silence), nodes, share));
+        let said = running.stall.turn(Instant::now(), grace, |why| {
+            duty::collect(eye.wanted(why, output), folder, Some(silence), nodes, share)
+        });
         let was = self.state;
         for word in &said {
             self.say(word);

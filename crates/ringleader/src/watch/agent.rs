@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
-use ringleader_collect::kin::{Job, Kin};
+use ringleader_collect::kin::{Job, Kin, RETRY, RETRY_MOST};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
 use ringleader_watch::membership::ranks::{self, Parents, RankNumbers};
@@ -37,9 +37,6 @@ pub(crate) type SharedPids = Arc<Mutex<BTreeSet<u32>>>;
 
 /// Processes are looked through for new members no more often than this where that means reading of each.
 const SCAN: Duration = Duration::from_secs(2);
-/// A ring, or an environment, that was not there is looked for again after this, and each time later.
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(20);
 /// An environment that has a rank is read again until then.
 const SETTLED: Duration = Duration::from_secs(4);
 /// Between two looks at which files a process writes.
@@ -239,7 +236,7 @@ impl Agent {
         let mut here: BTreeSet<u32> = self.members.keys().copied().filter(alive).collect();
         match self.target.clone() {
             Target::Pids(roots) => {
-                here.extend(ranks::with_descendants(&parents(all), &roots));
+                here.extend(ranks::with_descendants(&follow::parents(all), &roots));
                 self.find_elsewhere(all, &here);
                 here.extend(self.elsewhere.iter().filter(|pid| all.contains_key(pid)));
             }
@@ -259,7 +256,7 @@ impl Agent {
                 }
                 let roots: Vec<u32> =
                     self.slurm.iter().filter(|(_, is_of)| **is_of).map(|((pid, _), _)| *pid).collect();
-                here.extend(ranks::with_descendants(&parents(all), &roots));
+                here.extend(ranks::with_descendants(&follow::parents(all), &roots));
             }
             Target::Rings => here.extend(self.by_rings(all)),
         }
@@ -299,7 +296,7 @@ impl Agent {
     /// Those of them that compute. Environments are read once for each process, and again if they had no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
-        let parents = parents(all);
+        let parents = follow::parents(all);
         let mut numbers = BTreeMap::new();
         for pid in here {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
@@ -743,11 +740,6 @@ impl JobProcess {
 /// By what a process is one of the job's ranks.
 fn number(env: &RankEnv) -> RankNumbers {
     RankNumbers { rank: env.rank, local_rank: env.local_rank }
-}
-
-/// The parent of each process.
-fn parents(all: &BTreeMap<u32, Stat>) -> Parents {
-    all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect()
 }
 
 /// Processor time, milliseconds, of the processes that each rank has started: workers of a loader, compilers.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage, Samples};
 use ringleader_collect::{Request, Target};
@@ -12,7 +12,7 @@ use ringleader_model::Cause;
 use ringleader_report::json::Report;
 use ringleader_watch::answer::VerdictExcerpt;
 
-use crate::collect::{self, CONNECT_MS, WINDOW_MS};
+use crate::collect;
 use crate::exit::Code;
 use crate::failure::Failure;
 
@@ -25,34 +25,6 @@ const AGAIN_MS: u64 = 1_000;
 /// Samples of the main threads where a rank is late, and the time from one to the next: some steps of most jobs.
 const N_SAMPLES: u32 = 80;
 const SAMPLE_MS: u64 = 150;
-
-/// What stalls within this of another stall belongs to it.
-const SAME_INCIDENT: Duration = Duration::from_secs(15);
-
-/// The last incident: when it began, and the ranks of this machine then, by process.
-#[derive(Debug)]
-pub(super) struct Last {
-    at: Instant,
-    ranks: Vec<u32>,
-}
-
-impl Last {
-    pub(super) fn new(ranks: Vec<u32>) -> Self {
-        Self { at: Instant::now(), ranks }
-    }
-
-    pub(super) fn is_fresh(&self, limit: Duration) -> bool {
-        self.at.elapsed() < limit
-    }
-
-    /// Whether what stalls now belongs to it. Where none of these ranks is left and others are there, the job was started again, and
-    /// hangs by itself.
-    pub(super) fn is_same(&self, ranks: &[u32]) -> bool {
-        let are_others = !ranks.is_empty() && !self.ranks.is_empty();
-        let is_again = are_others && !ranks.iter().any(|pid| self.ranks.contains(pid));
-        self.is_fresh(SAME_INCIDENT) && !is_again
-    }
-}
 
 /// What is to be collected.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +103,8 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
             target: Target { pids: wanted.pids, slurm_job: None, may_be_gone: true },
-            window_ms: WINDOW_MS,
-            connect_ms: CONNECT_MS,
+            window_ms: Request::WINDOW_MS,
+            connect_ms: Request::CONNECT_MS,
             ..Request::default()
         },
         with_stacks: true,
@@ -205,18 +177,4 @@ pub(crate) fn stem() -> String {
     let host = host.split('.').next().unwrap_or_default().to_owned();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     format!("ringleader-{host}-{}", since.as_secs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Last;
-
-    #[test]
-    fn a_job_that_was_started_again_has_an_incident_of_its_own() {
-        let last = Last::new(vec![101, 102]);
-        assert!(last.is_same(&[101, 102]) && last.is_same(&[102]));
-        assert!(!last.is_same(&[201, 202]));
-        // Whose ranks are not seen from here.
-        assert!(last.is_same(&[]) && Last::new(Vec::new()).is_same(&[201]));
-    }
 }

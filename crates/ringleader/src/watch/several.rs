@@ -1,7 +1,7 @@
 //! The jobs of this node, each followed by itself: a watcher for each, in a thread of its own, with its own alarms.
 //! Nobody has named one; ranks are looked for repeatedly, and a job that appears is taken up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ringleader_collect::follow::{self, Stat};
+use ringleader_collect::follow;
 use ringleader_collect::kin::{Job, Kin};
 use ringleader_watch::view::JobState;
 
 use super::heard::is_unheard;
 use super::{NAP, Seat, Watch, WatchEnd};
 use crate::exit::Code;
-use crate::jobs::{label, roots};
+use crate::jobs::label;
 use crate::watch::args::WatchArgs;
 use crate::watch::board::Board;
 use crate::watch::events::Teller;
@@ -70,7 +70,7 @@ pub(super) fn follow(
         if now >= scan && (crowd.jobs.is_empty() || !args.once) {
             scan = now + SCAN;
             let all = follow::processes(proc);
-            crowd.assign(kin.jobs(&all), &all);
+            crowd.assign(kin.jobs(&all));
         }
         if !is_told && crowd.n_ever == 0 && began.elapsed() > NOTHING {
             is_told = true;
@@ -125,18 +125,17 @@ impl Crowd<'_> {
     }
 
     /// Gives each job that was found to its watcher.
-    fn assign(&mut self, found: Vec<Job>, all: &BTreeMap<u32, Stat>) {
+    fn assign(&mut self, found: Vec<Job>) {
         if self.front.stop.load(Ordering::Relaxed) {
             return;
         }
-        let above = roots(&found, all);
-        for (job, root) in found.into_iter().zip(above) {
+        for job in found {
             let is_same = |followed: &&mut Followed| {
                 let pids = followed.seat.group.lock().unwrap_or_else(PoisonError::into_inner);
                 let shares = !pids.is_disjoint(&job.pids);
                 // A launcher that starts its ranks once more has the same job.
                 shares
-                    || followed.root == Some(root)
+                    || followed.root == Some(job.root)
                     || followed.meeting.is_some() && followed.meeting == job.meeting
             };
             let at = self.jobs.iter_mut().find(is_same).map(|followed| followed.seat.clone());
@@ -145,7 +144,7 @@ impl Crowd<'_> {
                 continue;
             }
             if self.jobs.len() < MAX_JOBS {
-                self.begin(job.pids, Some(root), job.meeting);
+                self.begin(job.pids, Some(job.root), job.meeting);
             }
         }
         if self.jobs.is_empty() && self.n_ever == 0 {

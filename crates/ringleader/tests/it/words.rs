@@ -78,20 +78,6 @@ fn words_of_watch_are_words() {
         assert_eq!(first["kind"], "term", "{word}: {first}");
     }
     assert_eq!(names("busbw")[0], "busbw");
-    // Every head of a column that is more than a plain name.
-    let columns = crate::root().join("crates/ringleader/src/watch/columns.rs");
-    let columns = std::fs::read_to_string(columns).unwrap();
-    let heads = columns.split("Column::").skip(1).filter_map(|call| {
-        let (kind, rest) = call.split_once('(')?;
-        ["text", "number", "sentence"].contains(&kind).then(|| rest.split('"').nth(1)).flatten()
-    });
-    let plain = ["communicator", "host", "pid", "cpu", "what"];
-    let heads: Vec<&str> = heads.filter(|head| !plain.contains(head)).collect();
-    assert!(heads.contains(&"in flight") && heads.len() > 6, "{heads:?}");
-    for head in heads {
-        let first = explained(head)["topics"][0].clone();
-        assert_eq!(first["kind"], "term", "{head}: {first}");
-    }
 }
 
 /// A number may be a program's, a signal's, or this program's own.

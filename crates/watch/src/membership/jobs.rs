@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ranks::Parents;
+
 /// A live process that writes a ring, or carries a rank.
 #[derive(Clone, Debug, Default)]
 pub struct LiveProcess {
@@ -53,6 +55,35 @@ pub fn jobs(writers: &[LiveProcess]) -> Vec<BTreeSet<u32>> {
 pub fn akin(writers: &[LiveProcess]) -> Vec<BTreeSet<u32>> {
     let groups = TIES.iter().take(1).fold(joined(writers), |groups, tie| tied(groups, *tie));
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+/// Processes above a rank that are looked at.
+const MAX_ABOVE: usize = 64;
+
+/// The process by which each job is known: the nearest above all of its ranks that is above no other job's, else its first
+/// rank. Zero for a job without ranks.
+pub fn roots(jobs: &[&BTreeSet<u32>], parents: &Parents) -> Vec<u32> {
+    let line = |pid: u32| -> Vec<u32> {
+        let parent = |pid: &u32| parents.get(pid).copied().filter(|parent| *parent > 1);
+        std::iter::successors(Some(pid), parent).take(MAX_ABOVE).collect()
+    };
+    let lines: Vec<Vec<Vec<u32>>> =
+        jobs.iter().map(|pids| pids.iter().map(|pid| line(*pid)).collect()).collect();
+    lines
+        .iter()
+        .enumerate()
+        .map(|(at, own)| {
+            let is_foreign = |pid: &u32| {
+                let others = lines.iter().enumerate().filter(|(other, _)| *other != at);
+                others.flat_map(|(_, lines)| lines).any(|line| line.contains(pid))
+            };
+            let first = own.first().map_or(&[][..], Vec::as_slice);
+            let above = first.iter().skip(usize::from(own.len() > 1));
+            let common =
+                above.copied().find(|pid| own.iter().all(|line| line.contains(pid)) && !is_foreign(pid));
+            common.or_else(|| first.first().copied()).unwrap_or_default()
+        })
+        .collect()
 }
 
 /// By communicators and connections.
@@ -190,6 +221,17 @@ mod tests {
             writer.slurm_job = Some("9".to_owned());
         }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn a_job_is_known_by_what_started_its_ranks_alone() {
+        // Shell 10 has started the launchers 20 and 30; 40 and 41 are ranks of a loop in the shell.
+        let parents =
+            Parents::from([(10, 1), (20, 10), (30, 10), (21, 20), (22, 20), (31, 30), (40, 10), (41, 10)]);
+        let jobs = [BTreeSet::from([21, 22]), BTreeSet::from([31]), BTreeSet::from([40, 41])];
+        assert_eq!(roots(&jobs.iter().collect::<Vec<_>>(), &parents), [20, 31, 40]);
+        assert_eq!(roots(&[&jobs[2]], &parents), [10]);
+        assert_eq!(roots(&[&BTreeSet::new()], &parents), [0]);
     }
 
     /// Nothing of NCCL is there yet: the environment and the connections tell.

@@ -1,6 +1,7 @@
-//! The words of `watch`: of its screen, its page, its lines and its events.
+//! The words of `watch`: of its screen, its page, its lines and its events. Those of its columns are with the columns.
 
 use super::Term;
+use crate::watch::columns;
 
 /// A word whose explanation is in docs/watch.md.
 const fn word(
@@ -13,7 +14,7 @@ const fn word(
     Term { name, also, title, means, is_not: "", see, source: "docs/watch.md" }
 }
 
-/// States of the job first, then columns, states of a rank, and events.
+/// States of the job first, then states of a rank, and events.
 pub(super) const TERMS: &[Term] = &[
     word(
         "stalled",
@@ -53,55 +54,11 @@ pub(super) const TERMS: &[Term] = &[
         &["patience"],
     ),
     word(
-        "still",
-        &["still_s", "now"],
-        "for how long nothing of it has moved",
-        "seconds since a rank last entered, started or finished an operation there. The column `now` shows the operation, how many ranks \
-         are in it, and this time",
-        &["patience", "in flight"],
-    ),
-    word(
-        "in flight",
-        &["in_flight", "inflight"],
-        "operations that have begun and have not ended",
-        "on the rank that has most of them. Some are normal: a program hands them over in advance. None on all ranks, and no progress: \
-         the program is outside of NCCL",
-        &["still", "waiting"],
-    ),
-    word(
-        "op/s",
-        &["ops", "ops_per_s", "ops/s"],
-        "operations that ended in a second",
-        "of one communicator, on the rank that has finished fewest",
-        &["bus GB/s"],
-    ),
-    word(
-        "GB/s",
-        &["bytes_per_s"],
-        "data that the calls of a rank carry in a second",
-        "the size of its calls, not what crosses a link",
-        &["bus GB/s"],
-    ),
-    word(
-        "bus GB/s",
-        &["busbw_gbs", "bus gbs"],
-        "bus bandwidth while collectives run",
-        "as nccl-tests defines busbw: compare it with what such nodes reach",
-        &["busbw", "op/s"],
-    ),
-    word(
         "slowest",
         &["always last", "at times last", "sometimes last"],
         "the rank that keeps the others waiting most",
         "it enters collectives last, by so many milliseconds in the mean; `always`: in nearly all of them, for good",
         &["late ms"],
-    ),
-    word(
-        "late ms",
-        &["late_ms", "lateness"],
-        "how much later than the others a rank enters collectives",
-        "milliseconds in the mean over the last ones. The others wait as long in each step",
-        &["slowest"],
     ),
     word(
         "waiting for",
@@ -212,3 +169,22 @@ pub(super) const TERMS: &[Term] = &[
         &["stalled", "moves again"],
     ),
 ];
+
+/// The words that columns explain.
+pub(super) fn of_columns() -> impl Iterator<Item = Term> {
+    columns::words().map(|own| word(own.name, own.also, own.title, own.means, own.see))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::answer::Kind;
+    use crate::watch::columns::explained_heads;
+
+    #[test]
+    fn what_is_more_than_a_plain_name_is_explained() {
+        for head in explained_heads() {
+            let topics = crate::explain::explain(head).topics;
+            assert!(topics.first().is_some_and(|topic| topic.kind == Kind::Term), "{head}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use ringleader_knowledge::symptom::Symptom;
 use ringleader_knowledge::{cause, cuda_error};
 use ringleader_model::{Cause, Impact};
 
-use super::{action, advice_of_first, ask_all_ranks, impact_of, one_line, see_causes, sentence};
+use super::{action, advice_of_first, ask_all_ranks, one_line, see_causes, sentence};
 use crate::explain::answer::{Kind, Topic};
 
 /// Texts of a message that are shown.
@@ -42,9 +42,7 @@ pub(in crate::explain) fn status(status: &Status) -> Topic {
     topic.detail("of", family.title);
     topic.detail("number", status.number.map(|n| n.to_string()).unwrap_or_default());
     topic.detail("also", status.names.get(1..).unwrap_or_default().join(", "));
-    topic
-        .actions
-        .extend((!status.action.is_empty()).then(|| action(status.action, "", impact_of(status.action))));
+    topic.actions.extend((!status.action.is_empty()).then(|| action(status.action, "", status.impact)));
     see_causes(&mut topic, status.causes);
     if topic.actions.is_empty() {
         advice_of_first(&mut topic, status.causes);
@@ -96,9 +94,7 @@ pub(in crate::explain) fn message(row: MessageRow) -> Topic {
     topic.detail("until", row.until());
     let mut causes: Vec<Cause> = Cause::of_id(row.cause()).into_iter().collect();
     causes.extend(row.candidates().filter_map(Cause::of_id).filter(|c| c.id() != row.cause()));
-    topic
-        .actions
-        .extend((!row.action().is_empty()).then(|| action(row.action(), "", impact_of(row.action()))));
+    topic.actions.extend((!row.action().is_empty()).then(|| action(row.action(), "", row.impact())));
     see_causes(&mut topic, &causes);
     if topic.actions.is_empty() {
         advice_of_first(&mut topic, &causes);

@@ -7,12 +7,11 @@ use ringleader_run::agree::{Decree, collecting};
 use ringleader_run::effective::AttemptSpan;
 use ringleader_run::journal::RunState;
 use ringleader_run::judge;
-use ringleader_run::judgement::Judgement;
+use ringleader_run::judgement::{Diagnosed, Judgement};
 use ringleader_run::state::Order;
 use ringleader_run::traceback;
 
 use super::{Halting, Own, Supervisor, TOLD, UNREAD};
-use crate::run::duty::Diagnosed;
 use crate::run::{attempt, duty, launch};
 
 /// Longest wait for the evidence of other nodes.

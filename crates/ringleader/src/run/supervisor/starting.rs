@@ -7,9 +7,9 @@ use ringleader_run::agree::{Decree, What};
 use ringleader_run::effective::AttemptSpan;
 use ringleader_run::journal::RunState;
 use ringleader_run::judgement::Judgement;
+use ringleader_run::stall::StallState;
 use ringleader_run::state::Order;
 
-use super::stall::StallState;
 use super::{Running, Supervisor};
 use crate::run::attempt::{AttemptProgress, Passer};
 use crate::run::launch::Fill;

@@ -1,17 +1,20 @@
-//! A stalled job: the engine reports it, or the job prints no step. Evidence is collected during the stall. A verdict
-//! that names a cause ends the attempt, unless the job recovers by itself first. If the engine sees stuck operations
+//! A stalled job: the engine of `watch` reports it, or the job prints no step. Evidence is collected during the stall. A
+//! verdict that names a cause ends the attempt, unless the job recovers by itself first. If the engine sees stuck operations
 //! and the evidence does not show why, only the third look ends it.
+//!
+//! Pure: the time and what the engine reports are arguments; who calls collects and prints.
 
 use std::time::{Duration, Instant};
 
 use ringleader_model::{Cause, Class, Confidence};
-use ringleader_run::judgement::{self, Judgement};
-use ringleader_run::named::Named;
-use ringleader_watch::event::{Event, What};
 
-use crate::run::duty::{Diagnosed, Duty};
-use crate::watch::words;
+use crate::judgement::{self, Diagnosed, Judgement};
+use crate::named::Named;
 
+/// A pause between steps is usual up to this multiple of the longest so far: as `--stall-factor` of `watch`.
+const USUAL: u32 = 5;
+/// Before the first step a job loads data and compiles: it may take this multiple of the floor. Chosen.
+const BEFORE_STEPS: u32 = 10;
 /// An unexplained silence is examined again after this multiple of the patience.
 const AGAIN: u32 = 2;
 /// Looks at a job that the engine reports as stalled, before it is ended without a known cause.
@@ -19,23 +22,46 @@ const LOOKS: u32 = 3;
 /// After all ranks have ended, the launcher may take this multiple of the patience.
 const CLOSING: u32 = 10;
 
+/// How long a job may print no step before it is examined. `longest`: its longest pause between steps so far; None before the
+/// first step.
+pub fn patience(longest: Option<Duration>, floor: Duration) -> Duration {
+    longest.map_or(floor * BEFORE_STEPS, |longest| (longest * USUAL).max(floor))
+}
+
+/// What the engine of `watch` reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineReport {
+    /// Operations are stuck: which ones, in one line.
+    Stuck(String),
+    /// They move again, or their ranks have ended.
+    Moving,
+}
+
+/// Evidence of a stall, being collected and judged elsewhere.
+pub trait Examination {
+    /// The result, once there is one; the inner option is None if it failed.
+    fn taken(&self) -> Option<Option<Diagnosed>>;
+}
+
 /// Result of one look.
-pub(super) struct StallLook {
-    pub(super) is_analyser: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct StallLook {
+    /// This node judges what the engine reports.
+    pub is_analyser: bool,
     /// Time since the last printed step.
-    pub(super) still: Duration,
-    /// Longest time that is not a stall.
-    pub(super) patience: Duration,
+    pub still: Duration,
+    /// Longest time that is not a stall: [`patience`].
+    pub patience: Duration,
     /// All ranks have ended, but the launcher still runs.
-    pub(super) is_past: bool,
+    pub is_past: bool,
 }
 
 /// State of a possible stall.
-#[derive(Default)]
-pub(crate) struct StallState {
+#[derive(Debug)]
+pub struct StallState<E> {
     /// Why the job seems to be stalled, and since when.
     seen: Option<(String, Instant)>,
-    collecting: Option<Duty<Diagnosed>>,
+    collecting: Option<E>,
     found: Option<Diagnosed>,
     wants_halt: Option<String>,
     /// Silent output is examined again after this.
@@ -47,9 +73,24 @@ pub(crate) struct StallState {
     n_looks: u32,
 }
 
-impl StallState {
-    /// Takes the engine's events and the time since the last step.
-    pub(super) fn see(&mut self, events: &[Event], seen: &StallLook) {
+impl<E> Default for StallState<E> {
+    fn default() -> Self {
+        Self {
+            seen: None,
+            collecting: None,
+            found: None,
+            wants_halt: None,
+            quiet_until: None,
+            still: Duration::ZERO,
+            is_of_engine: false,
+            n_looks: 0,
+        }
+    }
+}
+
+impl<E: Examination> StallState<E> {
+    /// Takes what the engine reports and the time since the last step.
+    pub fn see(&mut self, reports: &[EngineReport], seen: &StallLook, now: Instant) {
         let StallLook { is_analyser, still, patience, is_past } = *seen;
         self.still = still;
         if is_past && still < patience * CLOSING {
@@ -59,13 +100,13 @@ impl StallState {
             }
             return;
         }
-        for event in events {
-            match &event.what {
-                What::Stall(stall) if is_analyser && self.seen.is_none() => {
-                    self.seen = Some((format!("stall: {}", words::headline(stall)), Instant::now()));
+        for report in reports {
+            match report {
+                EngineReport::Stuck(what) if is_analyser && self.seen.is_none() => {
+                    self.seen = Some((format!("stall: {what}"), now));
                     self.is_of_engine = true;
                 }
-                What::Recovered { .. } | What::Over { .. } if self.is_of_engine => {
+                EngineReport::Moving if self.is_of_engine => {
                     self.clear();
                     self.is_of_engine = false;
                 }
@@ -74,8 +115,8 @@ impl StallState {
         }
         let is_silent = still > self.quiet_until.unwrap_or(patience).max(patience);
         if is_silent && self.seen.is_none() {
-            let why = format!("no step for {} s, more than five times the usual pause", still.as_secs());
-            self.seen = Some((why, Instant::now()));
+            let why = format!("no step for {} s, more than {USUAL} times the usual pause", still.as_secs());
+            self.seen = Some((why, now));
         }
         if still < patience {
             self.quiet_until = None;
@@ -92,11 +133,7 @@ impl StallState {
     }
 
     /// Continues with an open stall; returns lines to print.
-    pub(crate) fn turn(
-        &mut self,
-        grace: Duration,
-        collect: impl FnOnce(String) -> Duty<Diagnosed>,
-    ) -> Vec<String> {
+    pub fn turn(&mut self, now: Instant, grace: Duration, collect: impl FnOnce(String) -> E) -> Vec<String> {
         let Some((why, since)) = self.seen.clone() else { return Vec::new() };
         if self.wants_halt.is_some() {
             return Vec::new();
@@ -108,12 +145,12 @@ impl StallState {
                     vec![format!("{why}; collecting evidence")]
                 }
                 Some(collecting) => match collecting.taken() {
-                    Some(found) => self.take(found, since),
+                    Some(found) => self.take(found, now.saturating_duration_since(since)),
                     None => Vec::new(),
                 },
             };
         };
-        if since.elapsed() < grace {
+        if now.saturating_duration_since(since) < grace {
             return Vec::new();
         }
         let halt = format!("{why}; {}: {}", found.judgement.cause, found.judgement.summary);
@@ -121,7 +158,8 @@ impl StallState {
         vec![format!("no progress within {} s: ending the attempt", grace.as_secs())]
     }
 
-    fn take(&mut self, found: Option<Diagnosed>, since: Instant) -> Vec<String> {
+    /// `open`: the time since the stall was seen.
+    fn take(&mut self, found: Option<Diagnosed>, open: Duration) -> Vec<String> {
         self.collecting = None;
         let judgement = found.as_ref().map(|found| &found.judgement);
         // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
@@ -147,24 +185,24 @@ impl StallState {
             _ => "the evidence shows no fault".to_owned(),
         };
         // The engine has seen operations that are stuck: silence alone may be a long evaluation.
-        let looked = if self.is_of_engine { self.quiet_until.unwrap_or(since.elapsed()) } else { self.still };
+        let looked = if self.is_of_engine { self.quiet_until.unwrap_or(open) } else { self.still };
         self.clear();
         self.quiet_until = Some(looked.max(Duration::from_secs(5)) * AGAIN);
         vec![format!("{said}: the job continues")]
     }
 
     /// A stall is being examined.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.seen.is_some()
     }
 
     /// Why the attempt should be ended.
-    pub(crate) fn wants_halt(&self) -> Option<String> {
+    pub fn wants_halt(&self) -> Option<String> {
         self.wants_halt.clone()
     }
 
     /// Evidence collected during the stall, once the attempt is to be ended because of it.
-    pub(crate) fn found(&mut self) -> Option<Diagnosed> {
+    pub fn found(&mut self) -> Option<Diagnosed> {
         self.wants_halt.as_ref().and(self.found.take())
     }
 }
@@ -190,8 +228,19 @@ fn certain(found: Diagnosed) -> Diagnosed {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
+
+    /// It is never asked: tests give its result.
+    #[derive(Debug)]
+    struct Examining;
+
+    impl Examination for Examining {
+        fn taken(&self) -> Option<Option<Diagnosed>> {
+            None
+        }
+    }
+
+    type State = StallState<Examining>;
 
     const FLOOR: Duration = Duration::from_mins(1);
 
@@ -206,40 +255,40 @@ mod tests {
 
     #[test]
     fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
-        let mut stall = StallState::default();
-        stall.take(Some(found(Cause::SkippedCollective, Class::Program)), Instant::now());
+        let mut stall = State::default();
+        stall.take(Some(found(Cause::SkippedCollective, Class::Program)), Duration::ZERO);
         assert!(stall.found.is_some());
         for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
-            let mut stall = StallState { is_of_engine, ..StallState::default() };
+            let mut stall = State { is_of_engine, ..State::default() };
             for n in 1..=5_u32.min(n_until) {
                 assert!(stall.found.is_none(), "look {n}");
-                stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
+                stall.take(Some(found(Cause::Undecided, Class::Unknown)), Duration::ZERO);
             }
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
         // A step in between resets the count.
-        let mut stall = StallState { is_of_engine: true, ..StallState::default() };
+        let mut stall = State { is_of_engine: true, ..State::default() };
         for _ in 0..4 {
-            stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
-            stall.see(&[], &seen(1, false));
+            stall.take(Some(found(Cause::Undecided, Class::Unknown)), Duration::ZERO);
+            stall.see(&[], &seen(1, false), Instant::now());
         }
         assert!(stall.found.is_none());
     }
 
     #[test]
     fn a_silence_without_a_cause_is_examined_again_after_twice_its_length() {
-        let mut stall = StallState::default();
-        stall.see(&[], &seen(200, false));
+        let mut stall = State::default();
+        stall.see(&[], &seen(200, false), Instant::now());
         assert!(stall.is_open());
-        stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
+        stall.take(Some(found(Cause::None, Class::Unknown)), Duration::ZERO);
         for (still_s, is_open) in [(203, false), (390, false), (401, true)] {
-            stall.see(&[], &seen(still_s, false));
+            stall.see(&[], &seen(still_s, false), Instant::now());
             assert_eq!(stall.is_open(), is_open, "{still_s} s");
         }
         // A step in between makes it a silence of its own.
-        stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
-        stall.see(&[], &seen(1, false));
-        stall.see(&[], &seen(61, false));
+        stall.take(Some(found(Cause::None, Class::Unknown)), Duration::ZERO);
+        stall.see(&[], &seen(1, false), Instant::now());
+        stall.see(&[], &seen(61, false), Instant::now());
         assert!(stall.is_open());
     }
 
@@ -258,34 +307,66 @@ mod tests {
             (sure(Cause::Straggler, Class::Unknown), "straggler does not end a job"),
             (handled, "it was handled"),
         ] {
-            let mut stall = StallState::default();
+            let mut stall = State::default();
             for _ in 0..5 {
-                let told = stall.take(Some(found.clone()), Instant::now());
+                let told = stall.take(Some(found.clone()), Duration::ZERO);
                 assert!(stall.found.is_none() && told[0].contains(said), "{told:?}");
             }
             // Where the engine sees stuck operations, the third look ends it, and not for this cause.
-            let mut stall = StallState { is_of_engine: true, ..StallState::default() };
+            let mut stall = State { is_of_engine: true, ..State::default() };
             for _ in 0..3 {
-                stall.take(Some(found.clone()), Instant::now());
+                stall.take(Some(found.clone()), Duration::ZERO);
             }
             let judgement = stall.found.map_or(Judgement::unjudged("none"), |found| found.judgement);
             assert_eq!(judgement.cause, Cause::Undecided);
             assert_eq!(judgement.doubted, Some(found.judgement.cause));
         }
-        let mut stall = StallState::default();
-        stall.take(Some(sure(Cause::IllegalMemoryAccess, Class::Unknown)), Instant::now());
+        let mut stall = State::default();
+        stall.take(Some(sure(Cause::IllegalMemoryAccess, Class::Unknown)), Duration::ZERO);
         assert!(stall.found.is_some());
     }
 
     #[test]
     fn a_launcher_that_closes_after_its_ranks_is_left_alone_for_a_while() {
-        let mut stall = StallState::default();
-        stall.see(&[], &seen(100, true));
+        let mut stall = State::default();
+        stall.see(&[], &seen(100, true), Instant::now());
         assert!(!stall.is_open());
-        stall.see(&[], &seen(601, true));
+        stall.see(&[], &seen(601, true), Instant::now());
         assert!(stall.is_open());
+        let mut stall = State::default();
+        stall.see(&[], &seen(100, false), Instant::now());
+        assert!(stall.is_open());
+    }
+
+    #[test]
+    fn a_stall_of_the_engine_ends_the_attempt_after_the_grace_unless_it_moves_again() {
+        struct Done;
+        impl Examination for Done {
+            fn taken(&self) -> Option<Option<Diagnosed>> {
+                Some(Some(found(Cause::SkippedCollective, Class::Program)))
+            }
+        }
+        let (now, grace) = (Instant::now(), Duration::from_secs(30));
+        let stuck = EngineReport::Stuck("AllReduce".to_owned());
         let mut stall = StallState::default();
-        stall.see(&[], &seen(100, false));
-        assert!(stall.is_open());
+        stall.see(&[stuck], &seen(1, false), now);
+        let begun = stall.turn(now, grace, |_| Done);
+        assert_eq!(begun, ["stall: AllReduce; collecting evidence"]);
+        assert_eq!(stall.turn(now, grace, |_| Done), ["skipped-collective: so"]);
+        assert!(stall.turn(now + grace / 2, grace, |_| Done).is_empty());
+        assert!(stall.wants_halt().is_none());
+        let ends = stall.turn(now + grace, grace, |_| Done);
+        assert!(ends[0].starts_with("no progress within 30 s") && stall.wants_halt().is_some());
+        let mut stall = StallState { found: Some(found(Cause::SkippedCollective, Class::Program)), ..stall };
+        stall.wants_halt = None;
+        stall.see(&[EngineReport::Moving], &seen(1, false), now + grace);
+        assert!(!stall.is_open() && stall.turn(now + grace, grace, |_| Done).is_empty());
+    }
+
+    #[test]
+    fn patience_follows_the_pauses_of_the_job() {
+        assert_eq!(patience(None, FLOOR), FLOOR * 10);
+        assert_eq!(patience(Some(Duration::from_secs(2)), FLOOR), FLOOR);
+        assert_eq!(patience(Some(FLOOR), FLOOR), FLOOR * 5);
     }
 }

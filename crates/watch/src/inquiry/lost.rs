@@ -2,62 +2,59 @@
 //! its first collective, or between two.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
-use ringleader_watch::digest::ProcessState;
-use ringleader_watch::view::{Process, View};
+use super::{NextLook, SECOND_NS};
+use crate::digest::ProcessState;
+use crate::view::Process;
 
 /// Ranks of one job end within less.
-const FIRST: Duration = Duration::from_secs(6);
+const FIRST_NS: i64 = 6 * SECOND_NS;
 /// Each next look comes after this many times the wait before it.
-const TIMES: u32 = 4;
+const TIMES: i64 = 4;
 /// Looks at one and the same loss.
 const MOST: u32 = 3;
 
 /// Ranks that are gone, and the next look.
 #[derive(Debug, Default)]
-pub(super) struct GoneRanks {
+pub(super) struct LostRanks {
     ranks: BTreeSet<u32>,
-    since: Option<Instant>,
-    wait: Duration,
+    next: Option<NextLook>,
     n_looks: u32,
     /// `VerdictExcerpt::worth` of the verdict on it; 0 before there is one.
     worth: u8,
 }
 
-impl GoneRanks {
+impl LostRanks {
     /// Whether it is time for a look; if so the next one is set.
-    pub(super) fn is_due(&mut self, view: &View) -> bool {
-        // At the end of a job all are gone: what was told of the first ones still holds.
-        gone(&view.processes).is_some_and(|ranks| self.is_due_with(ranks))
+    pub(super) fn is_due(&mut self, processes: &[Process], now_ns: i64) -> bool {
+        // At the end of a job all are gone: what was reported of the first ones still holds.
+        lost(processes).is_some_and(|ranks| self.is_due_with(ranks, now_ns))
     }
 
-    fn is_due_with(&mut self, ranks: BTreeSet<u32>) -> bool {
+    fn is_due_with(&mut self, ranks: BTreeSet<u32>, now_ns: i64) -> bool {
         if ranks != self.ranks {
-            let since = (!ranks.is_empty()).then(Instant::now);
-            *self = Self { ranks, since, wait: FIRST, ..Self::default() };
+            let next = (!ranks.is_empty()).then(|| NextLook::new(now_ns, FIRST_NS));
+            *self = Self { ranks, next, ..Self::default() };
         }
-        let is_due = self.n_looks < MOST && self.since.is_some_and(|since| since.elapsed() >= self.wait);
-        if is_due {
-            (self.since, self.wait) = (Some(Instant::now()), self.wait * TIMES);
-            self.n_looks += 1;
-        }
+        let is_due = self.n_looks < MOST
+            && self.next.as_mut().is_some_and(|next| next.is_due(now_ns, TIMES, i64::MAX));
+        self.n_looks += u32::from(is_due);
         is_due
     }
 
     /// A verdict says so, which is worth as much.
-    pub(super) fn told(&mut self, worth: u8) {
+    pub(super) fn answered(&mut self, worth: u8) {
         (self.n_looks, self.worth) = (MOST, self.worth.max(worth));
     }
 
-    /// What was told of them.
+    /// What the verdict on them was worth.
     pub(super) fn worth(&self) -> u8 {
         self.worth
     }
 }
 
 /// Ranks whose process did not end in order, of which none lives; none where no other rank lives.
-fn gone(processes: &[Process]) -> Option<BTreeSet<u32>> {
+fn lost(processes: &[Process]) -> Option<BTreeSet<u32>> {
     let lives = |p: &&Process| !matches!(p.state, ProcessState::Dead | ProcessState::Zombie) && !p.is_silent;
     let living: BTreeSet<u32> = processes.iter().filter(lives).filter_map(|p| p.rank).collect();
     if living.is_empty() {
@@ -78,7 +75,7 @@ mod tests {
     #[test]
     fn one_of_several_that_did_not_end_in_order() {
         let (alive, dead) = (ProcessState::Alive, ProcessState::Dead);
-        let of = |processes: &[Process]| gone(processes).into_iter().flatten().collect::<Vec<_>>();
+        let of = |processes: &[Process]| lost(processes).into_iter().flatten().collect::<Vec<_>>();
         assert_eq!(of(&[process(0, alive), process(1, dead)]), [1]);
         // All are; it ended in order; it was started again; its agent is silent.
         assert_eq!(of(&[process(0, dead), process(1, dead)]), [] as [u32; 0]);
@@ -88,21 +85,21 @@ mod tests {
     }
 
     #[test]
-    fn a_few_looks_until_it_is_told() {
-        let mut ranks = GoneRanks::default();
+    fn a_few_looks_until_a_verdict_names_them() {
+        let mut ranks = LostRanks::default();
         let one = || BTreeSet::from([1]);
-        let pass = |ranks: &mut GoneRanks, time| ranks.since = Instant::now().checked_sub(time);
-        assert!(!ranks.is_due_with(BTreeSet::new()) && !ranks.is_due_with(one()));
-        pass(&mut ranks, FIRST);
-        assert!(ranks.is_due_with(one()) && !ranks.is_due_with(one()));
-        pass(&mut ranks, FIRST * TIMES);
-        assert!(ranks.is_due_with(one()));
-        ranks.told(2);
-        pass(&mut ranks, FIRST * 100);
-        assert!(!ranks.is_due_with(one()));
+        assert!(!ranks.is_due_with(BTreeSet::new(), 0) && !ranks.is_due_with(one(), 0));
+        assert!(ranks.is_due_with(one(), FIRST_NS) && !ranks.is_due_with(one(), 2 * FIRST_NS));
+        let at = FIRST_NS + FIRST_NS * TIMES;
+        assert!(ranks.is_due_with(one(), at));
+        ranks.answered(2);
+        assert!(!ranks.is_due_with(one(), 100 * FIRST_NS));
         // Another one as well.
-        assert!(!ranks.is_due_with(BTreeSet::from([1, 2])));
-        pass(&mut ranks, FIRST);
-        assert!(ranks.is_due_with(BTreeSet::from([1, 2])));
+        let both = || BTreeSet::from([1, 2]);
+        assert!(!ranks.is_due_with(both(), 100 * FIRST_NS));
+        assert!(ranks.is_due_with(both(), 101 * FIRST_NS));
+        // Of one loss no more than a few.
+        let later = (102..1_000).filter(|n| ranks.is_due_with(both(), n * FIRST_NS)).count();
+        assert_eq!(later, MOST as usize - 1);
     }
 }
