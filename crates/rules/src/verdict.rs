@@ -14,6 +14,7 @@ use ringleader_model::{
     Verdict, Weight,
 };
 
+use crate::likeness::ENDS;
 use crate::rule::{Outcome, Rule};
 use crate::weigh::Decision;
 use crate::{blame, drafting, health, overcome, rules, settle, unexplained, weigh};
@@ -160,7 +161,7 @@ fn yield_to_machines(findings: &mut [Finding]) {
     }
 }
 
-/// A library that finds itself called wrongly says so and aborts: the mismatch that its last words state is the cause, the abort
+/// A program that finds something wrong says so and aborts: what its last words state, or records prove, is the cause, the abort
 /// only the end.
 fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     let by_table = rules::program::message_names_cause::RULE.id;
@@ -171,11 +172,13 @@ fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
         )
     };
     let is_by_table = |f: &Finding| f.rule == by_table && f.weight > Weight::Symptom;
-    // What the records prove to differ, and another's exception, end ranks with an abort as well.
     let is_proven = |f: &Finding| {
         f.severity == Severity::Error && f.confidence == Confidence::High && f.weight >= Weight::Derived
     };
-    let is_said = findings.iter().any(|f| is_mismatch(f.cause) && (is_by_table(f) || is_proven(f)));
+    // Which of two ranks differs may be open where the records prove that they do.
+    let differs = |f: &Finding| is_mismatch(f.cause) && f.weight >= Weight::Derived;
+    let is_stated = |f: &Finding| is_proven(f) && f.weight >= Weight::Stated && !ENDS.contains(&f.cause);
+    let is_said = findings.iter().any(|f| differs(f) || is_stated(f));
     let has_raised = findings.iter().any(|f| {
         f.cause == Cause::ApplicationException && is_proven(f) && f.culprits.iter().any(|c| c.rank.is_some())
     });
@@ -351,6 +354,25 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
 }
 
 /// Root first.
+/// Of equal findings without a time, the one whose first line comes before in the same source is first.
+fn by_lines(findings: &mut [Finding]) {
+    let first_line = |f: &Finding| f.evidence.first().map(|e| (e.cite.source, e.cite.start));
+    let Some(first) = findings.first().filter(|f| f.at_ns.is_none()) else { return };
+    let Some((source, start)) = first_line(first) else { return };
+    let is_equal = |f: &Finding| {
+        (f.weight, f.severity, f.confidence, f.at_ns)
+            == (first.weight, first.severity, first.confidence, None)
+    };
+    let equals = findings.iter().take_while(|f| is_equal(f)).enumerate();
+    let lines = equals.filter_map(|(at, f)| Some((first_line(f)?, at)));
+    let earliest = lines.filter(|((of, line), _)| *of == source && *line < start).min();
+    if let Some((_, at)) = earliest
+        && let Some(part) = findings.get_mut(..=at)
+    {
+        part.rotate_right(1);
+    }
+}
+
 fn order(findings: &mut [Finding]) {
     findings.sort_by_key(|f| {
         (
@@ -363,6 +385,7 @@ fn order(findings: &mut [Finding]) {
             Reverse(f.victims.len()),
         )
     });
+    by_lines(findings);
     // A finding that blames only victims of an equal one is a consequence of it.
     if let Some(first) = findings.first() {
         let weight = first.weight;

@@ -18,9 +18,13 @@ const LEAST: usize = 24;
 const WARM_UP_S: i64 = 10;
 /// Ranks that are followed.
 const MAX_RANKS: usize = 4096;
-/// Share of the time that a rank's calls are missing while the others have called. On two H200 that 12 jobs shared, it was at most
-/// 0.03 in 16 healthy jobs, and 0.12 to 0.44 in six with a slow rank (2026-11-30).
-const LATE_CALLS: f64 = 0.12;
+/// Share of the time that a rank's calls are missing while the others have called. On H200 that 12 jobs shared, it was at most
+/// 0.03 in steady healthy jobs, and 0.08 to 0.44 in those with a slow rank (2026-12-01).
+const LATE_CALLS: f64 = 0.06;
+/// From this share on [`SURE`] is enough: healthy jobs with pauses reached 6.5 standard errors.
+const PLAINLY_LATE: f64 = 0.12;
+/// The mean of a smaller share over its own standard error.
+const SURE_OF_LITTLE: f64 = 9.0;
 /// The same of kernels: healthy jobs on these GPUs reached 0.21.
 const LATE_KERNELS: f64 = 0.25;
 /// The mean over its own standard error.
@@ -163,7 +167,8 @@ fn awaited(
     };
     let variance = whole.iter().map(|words| (excess(words) - cost).powi(2)).sum::<f64>() / n;
     let habit = whole.iter().filter(|words| excess(words) > 0.0).count() as f64 / n;
-    if habit < HABIT || cost < SURE * (variance / n).sqrt() {
+    let sure = if cost < PLAINLY_LATE { SURE_OF_LITTLE } else { SURE };
+    if habit < HABIT || cost < sure * (variance / n).sqrt() {
         return None;
     }
     let n_ended: f64 = whole.iter().filter_map(|words| Some(f64::from(words.get(rank)?.n))).sum();
@@ -230,7 +235,12 @@ mod tests {
         // Too short; too little; in too few seconds.
         let late = |rank: u32, by: u32| 700 - if rank == 1 { by } else { 0 };
         assert!(heard(2, 20 + WARM_UP_S, |rank, _| (late(rank, 300), 300)).straggler("c").is_none());
-        assert!(heard(2, 60, |rank, s| (late(rank, 80) + noise(rank, s), 300)).straggler("c").is_none());
+        assert!(heard(2, 60, |rank, s| (late(rank, 50) + noise(rank, s), 300)).straggler("c").is_none());
+        // Little, and always.
+        assert_eq!(
+            heard(2, 60, |rank, s| (late(rank, 80) + noise(rank, s) / 4, 300)).straggler("c").map(|s| s.rank),
+            Some(1)
+        );
         let rarely = |rank, s| if s % 2 == 0 { late(rank, 400) } else { 700 };
         assert!(heard(2, 60, |rank, s| (rarely(rank, s), 300)).straggler("c").is_none());
     }

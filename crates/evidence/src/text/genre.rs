@@ -130,8 +130,15 @@ impl Genre {
             self.n_prose += u32::from(is_prose(&text));
             self.is_log = prefix::begins_known(line.body) || !self.is_fenced && readers::begins_error(&text);
         }
+        // A message may hold a `command` or two.
+        self.is_log |= look == LineLook::Mark && prefix::begins_known(line.body) || is_native_frame(&text);
         self.is_log |= self.n_lines > MAX_LINES || is_of_nccl_tests(&text);
     }
+}
+
+/// `    @     0x7fbe32f0d7d4  std::function()`, of a native stack as glog and absl print it.
+fn is_native_frame(text: &str) -> bool {
+    text.trim_start().strip_prefix("@ ").is_some_and(|rest| rest.trim_start().starts_with("0x"))
 }
 
 /// nccl-tests puts `#` before all that it says.

@@ -41,6 +41,8 @@ fn one_sign_of_a_log_makes_it_one() {
             "W1120 08:17:08.659000 12 torch/distributed/run.py:897] x\n",
             "2026-11-20 08:22:52,123 x\n",
             "RuntimeError: CUDA out of memory\n",
+            "F1201 02:18:44.329628   10585 client.h:86] x. Disable buffering, i.e. `python -u`, to see `all`\n",
+            "    @     0x7fbe32f0d7d4  absl::log_internal::LogMessage::SendToLog()\n",
             "srun: error: node1: task 3: Out Of Memory\n",
         ] {
             for whole in [format!("{text}{sign}"), format!("{sign}{text}")] {

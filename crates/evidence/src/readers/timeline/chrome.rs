@@ -60,6 +60,13 @@ struct Meta {
     pid: Option<u32>,
 }
 
+/// Whether the name is one of the marks that PyTorch's profiler puts around steps, data loading and the optimizer.
+fn is_mark(name: &[u8]) -> bool {
+    [&b"ProfilerStep#"[..], b"enumerate(DataLoader)#", b"Optimizer."]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
 impl Builder {
     /// Takes an event.
     pub(super) fn event(&mut self, event: &TraceEvent<'_>) {
@@ -74,6 +81,8 @@ impl Builder {
         let duration_ns = scan::micros(event.duration).unwrap_or(0).clamp(0, MAX_DURATION_NS);
         let end_ns = start_ns + duration_ns;
         let kind = match event.category {
+            // Releases up to 1.10 give the profiler's own marks the category of operators.
+            b"cpu_op" | b"Operator" if is_mark(event.name) => SpanKind::Annotation,
             b"cpu_op" | b"Operator" => SpanKind::Operator,
             b"cuda_runtime"
             | b"cuda_driver"

@@ -98,6 +98,28 @@ fn old_traces_have_their_arguments_at_the_operator() {
 
 /// `batch_isend_irecv`: the calls only gather, and the kernel is launched behind them.
 #[test]
+fn old_releases_call_the_marks_of_the_profiler_operators() {
+    let event = |name: &str, at: u32| {
+        format!(
+            r#"{{"ph": "X", "cat": "Operator", "name": "{name}", "pid": 1, "tid": "2", "ts": {at}, "dur": 50, "args": {{}}}}"#
+        )
+    };
+    let marks = [
+        "ProfilerStep#3",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "Optimizer.step#SGD.step",
+    ];
+    let events: Vec<String> =
+        marks.iter().chain(&["aten::add"]).zip([1, 2, 60, 70]).map(|(name, at)| event(name, at)).collect();
+    let extract =
+        read(format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(",")).as_bytes());
+    let timeline = timeline(&extract);
+    let kinds: Vec<SpanKind> = timeline.host_spans.iter().map(|span| span.kind).collect();
+    assert_eq!(kinds, [SpanKind::Annotation, SpanKind::Annotation, SpanKind::Annotation, SpanKind::Operator]);
+    assert_eq!(timeline.steps.len(), 1);
+}
+
+#[test]
 fn one_launch_of_several_calls() {
     let call = |id: u32, at: u32, name: &str, key: &str| {
         format!(
