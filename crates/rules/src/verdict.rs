@@ -354,7 +354,7 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
 }
 
 /// Root first.
-/// Of equal findings without a time, the one whose first line comes before in the same source is first.
+/// Of equal findings without a time, that of another cause whose first line comes before in the same source is first.
 fn by_lines(findings: &mut [Finding]) {
     let first_line = |f: &Finding| f.evidence.first().map(|e| (e.cite.source, e.cite.start));
     let Some(first) = findings.first().filter(|f| f.at_ns.is_none()) else { return };
@@ -364,7 +364,8 @@ fn by_lines(findings: &mut [Finding]) {
             == (first.weight, first.severity, first.confidence, None)
     };
     let equals = findings.iter().take_while(|f| is_equal(f)).enumerate();
-    let lines = equals.filter_map(|(at, f)| Some((first_line(f)?, at)));
+    let others = equals.filter(|(_, f)| f.cause != first.cause);
+    let lines = others.filter_map(|(at, f)| Some((first_line(f)?, at)));
     let earliest = lines.filter(|((of, line), _)| *of == source && *line < start).min();
     if let Some((_, at)) = earliest
         && let Some(part) = findings.get_mut(..=at)
