@@ -26,7 +26,6 @@ use ringleader_model::{Cause, Confidence, Impact, Need, OpKind, Rank, Weight};
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
-use crate::rules::calls::unseen_collective;
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
@@ -55,10 +54,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program is.
-        if suspect.is_inside
-            || counts_alone_say_so(scene, suspect)
-            || unseen_collective::explains(scene, suspect)
-        {
+        if suspect.is_inside || counts_alone_say_so(scene, suspect) || scene.unseen_call(suspect).is_some() {
             continue;
         }
         let stand = condition.and_then(|c| c.stand.as_ref());
