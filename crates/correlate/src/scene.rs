@@ -321,7 +321,7 @@ impl<'a> Scene<'a> {
         /// Share of a processor; a rank that uses no more between two looks waits.
         const RESTING: f64 = 0.05;
         let rank = suspect.node.rank()?;
-        let is_gone = self.fate(rank).is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
+        let is_gone = self.fate(rank).is_some_and(Fate::cannot_come);
         // Only a ring shows that nothing is in flight; another view may have missed it.
         let is_recorded = suspect.views.contains(&GroupRecorder::Ring);
         if is_gone || suspect.is_inside || suspect.in_p2p || !is_recorded || self.has_parted(suspect.node) {
