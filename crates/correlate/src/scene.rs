@@ -17,9 +17,9 @@ use crate::machine::clocks::{self, Shifted};
 use crate::machine::kernel::KernelLogs;
 use crate::prepare::rings::rings;
 use crate::process::closed::{self, Closed};
-use crate::process::condition::{Condition, Conditions};
+use crate::process::condition::{Condition, Conditions, ProgramPosition};
 use crate::process::fate::{Fate, Fates};
-use crate::process::looks::Looks;
+use crate::process::looks::{Looks, ProcessLook};
 use crate::process::samples::Samples;
 use crate::process::thrown::{self, Thrown};
 use crate::said::likeness::Likeness;
@@ -313,6 +313,33 @@ impl<'a> Scene<'a> {
     /// Ranks that hold others up, joined over views.
     pub fn suspects(&self) -> &[Suspect] {
         &self.suspects
+    }
+
+    /// Where a suspect rests in a collective call that no record shows, while its peers wait for it in another: it is not
+    /// outside of any. None where the evidence does not show that.
+    pub fn unseen_call(&self, suspect: &Suspect) -> Option<&ProgramPosition> {
+        /// Share of a processor; a rank that uses no more between two looks waits.
+        const RESTING: f64 = 0.05;
+        let rank = suspect.node.rank()?;
+        let is_gone = self.fate(rank).is_some_and(Fate::cannot_come);
+        // Only a ring shows that nothing is in flight; another view may have missed it.
+        let is_recorded = suspect.views.contains(&GroupRecorder::Ring);
+        if is_gone || suspect.is_inside || suspect.in_p2p || !is_recorded || self.has_parted(suspect.node) {
+            return None;
+        }
+        let stand = self.condition(rank)?.stand.as_ref()?;
+        // Its two stacks are the same, and it does not work: it is not on its way into the others' call.
+        let rests = |look: &&ProcessLook| look.has_moved == Some(false) && look.busy < RESTING;
+        let is_still = self.looks.ranks().iter().filter(rests).any(|look| look.rank == rank);
+        if !stand.is_in_collective() || stand.is_joining() || !is_still {
+            return None;
+        }
+        let place = |stand: &ProgramPosition| stand.place().map(|f| (f.file.clone(), f.line));
+        let is_elsewhere = |victim: &Rank| {
+            let other = self.condition(*victim).and_then(|c| c.stand.as_ref());
+            other.is_none_or(|other| place(other) != place(stand))
+        };
+        suspect.victims.ranks().iter().all(is_elsewhere).then_some(stand)
     }
 
     /// The last state of every process with a ring that has not ended in order.

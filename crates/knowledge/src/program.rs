@@ -143,11 +143,20 @@ pub fn is_beside(name: &str) -> bool {
 
 /// Whether a command line starts ranks.
 pub fn is_launch(command: &str) -> bool {
+    is_command(Does::Launches, command)
+}
+
+/// Whether a command line may be that of a rank or of its launcher: Python is in it, whatever it runs.
+pub fn may_train(command: &str) -> bool {
+    is_command(Does::Trains, command)
+}
+
+fn is_command(does: Does, command: &str) -> bool {
     let matches = |part: &&str| match part.strip_prefix('^') {
         Some(start) => command.starts_with(start),
         None => command.contains(*part),
     };
-    PROGRAMS.iter().filter(|p| p.does == Does::Launches).any(|p| p.commands.iter().any(&matches))
+    PROGRAMS.iter().filter(|p| p.does == does).any(|p| p.commands.iter().any(&matches))
 }
 
 fn is_named(does: Does, name: &str) -> bool {
@@ -157,7 +166,8 @@ fn is_named(does: Does, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        ProgramRole, is, is_above, is_beside, is_launch, launcher, launcher_as, launches, runs_first, trains,
+        ProgramRole, is, is_above, is_beside, is_launch, launcher, launcher_as, launches, may_train,
+        runs_first, trains,
     };
 
     #[test]
@@ -179,6 +189,7 @@ mod tests {
         assert!(is_launch("/usr/bin/python3 -m torch.distributed.run train.py"));
         assert!(is_launch("sh -c 'python train.py'") && !is_launch("python train.py # sh -c"));
         assert!(!is_launch("python train.py"));
+        assert!(may_train("/usr/bin/python3 train.py") && may_train("torchrun t.py") && !may_train("sshd"));
     }
 
     #[test]

@@ -148,6 +148,10 @@ pub struct Finding {
     pub at_ns: Option<i64>,
     /// The call that the title names.
     pub call: Option<NamedCall>,
+    /// Causes that this one brings about: findings of them by other rules are echoes of this one.
+    pub explains: &'static [Cause],
+    /// A cause that explains this finding, even where it is only likely.
+    pub yields_to: Option<Cause>,
 }
 
 /// A call by the name of its group and its number there: `#45 of default_pg`.

@@ -4,7 +4,7 @@ pub(crate) mod claims;
 pub(crate) mod gpus;
 pub(crate) mod kernel;
 
-use ringleader_model::{Cause, Confidence, Culprit, Frame, Rank, RankSet, Severity};
+use ringleader_model::{Cause, Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity};
 
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
@@ -77,4 +77,19 @@ pub(crate) fn pid_of(scene: &Scene<'_>, rank: Rank) -> String {
 /// `rank 3`.
 pub(crate) fn rank(rank: Rank) -> String {
     format!("rank {}", rank.0)
+}
+
+/// What to do where NCCL or gloo use an interface that does not lead to the peers.
+pub(crate) fn advise_interface(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "list the interfaces of this host and which one leads to a peer",
+            "ip -br addr; ip route get <address of a peer>",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "set that interface on every host, for NCCL and for gloo",
+            "NCCL_SOCKET_IFNAME=<interface> GLOO_SOCKET_IFNAME=<interface>",
+        )
 }

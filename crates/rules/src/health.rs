@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::sign;
 use ringleader_model::{
     Case, Confidence, Fact, NetFact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank,
-    RankSet, ReachOutcome, Source, SourceId, SourceKind, TorchEvent,
+    RankSet, ReachOutcome, Source, SourceId, SourceKind,
 };
 
 use ringleader_correlate::Scene;
@@ -111,7 +111,6 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
 fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != GroupRecorder::Ras);
-    let of_launcher = |e: &TorchEvent| matches!(e, TorchEvent::LauncherKilled { .. });
     if let Some((way, _)) = scene.failure().first() {
         return Some(way.words());
     }
@@ -169,7 +168,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.case().sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
         return Some("a process left an error file");
     }
-    scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+    scene.failure().was_asked_to_stop().then_some("the launcher was stopped from outside")
 }
 
 /// A program's own word that it is done: of the one whose output has the note, where that shows steps.

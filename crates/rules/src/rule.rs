@@ -98,6 +98,8 @@ impl Draft {
                 weight: Weight::Derived,
                 at_ns: None,
                 call: None,
+                explains: &[],
+                yields_to: None,
             },
             Confidence::High,
         )
@@ -149,6 +151,20 @@ impl Draft {
     #[must_use]
     pub fn call(mut self, call: impl Into<Option<NamedCall>>) -> Self {
         self.0.call = call.into();
+        self
+    }
+
+    /// Causes that this one brings about: findings of them by other rules are its echoes.
+    #[must_use]
+    pub fn explains(mut self, causes: &'static [Cause]) -> Self {
+        self.0.explains = causes;
+        self
+    }
+
+    /// A cause that explains this finding, even where it is only likely: it makes this one an echo.
+    #[must_use]
+    pub fn yields_to(mut self, cause: Cause) -> Self {
+        self.0.yields_to = Some(cause);
         self
     }
 

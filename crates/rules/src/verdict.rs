@@ -63,7 +63,7 @@ fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.dedup();
     yield_to_rules(&mut findings);
     yield_to_machines(&mut findings);
-    yield_to_conclusions(scene, &mut findings);
+    yield_to_conclusions(&mut findings);
     yield_to_last_words(scene, &mut findings);
     yield_to_memory(&mut findings);
     yield_to_the_absent(&mut findings);
@@ -195,8 +195,8 @@ fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// A kill for want of memory explains the exceptions and kills beside it; that of a data loader's worker even where it
-/// is only likely.
+/// A kill for want of memory explains the exceptions and kills beside it, and where it is only likely those that yield
+/// to it.
 fn yield_to_memory(findings: &mut [Finding]) {
     let is_oom = |f: &Finding| f.cause == Cause::OomKilled && f.weight > Weight::Aside;
     // A kernel's log may be of another program.
@@ -205,10 +205,9 @@ fn yield_to_memory(findings: &mut [Finding]) {
         .iter()
         .any(|f| is_oom(f) && f.confidence > Confidence::Low && f.weight > Weight::Echo && is_told(f));
     let is_likely = findings.iter().any(is_oom);
-    let loader = rules::program::data_loader_worker_died::RULE.id;
     for finding in findings {
         let is_end = matches!(finding.cause, Cause::ProcessKilled | Cause::ApplicationException);
-        if is_end && is_sure || is_likely && finding.rule == loader && finding.cause == Cause::ProcessKilled {
+        if is_end && is_sure || is_likely && finding.yields_to == Some(Cause::OomKilled) {
             finding.weight = finding.weight.min(Weight::Echo);
         }
     }
@@ -262,12 +261,12 @@ fn yield_to_the_named(scene: &Scene<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// What a conclusion from several signs explains is its echo.
-fn yield_to_conclusions(scene: &Scene<'_>, findings: &mut [Finding]) {
-    let rule = rules::program::signs_together::RULE.id;
-    let explained: Vec<Cause> =
-        findings.iter().flat_map(|f| rules::program::signs_together::explained_by(scene, f)).collect();
-    let is_echo = |f: &&mut Finding| f.rule != rule && explained.contains(&f.cause);
+/// What another rule's finding explains is its echo.
+fn yield_to_conclusions(findings: &mut [Finding]) {
+    let explained: Vec<(&str, Cause)> =
+        findings.iter().flat_map(|f| f.explains.iter().map(|cause| (f.rule, *cause))).collect();
+    let is_echo =
+        |f: &&mut Finding| explained.iter().any(|(rule, cause)| *rule != f.rule && *cause == f.cause);
     findings.iter_mut().filter(is_echo).for_each(|f| f.weight = f.weight.min(Weight::Echo));
 }
 

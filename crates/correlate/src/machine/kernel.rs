@@ -8,16 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::program::{is_beside, trains};
-use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_knowledge::wording;
 use ringleader_knowledge::xid::Kills;
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
-    PciAddress, Pid, ProcessRow, ProcessTable, Rank, SourceId, SourceKind, SystemFact, TorchEvent, WallTime,
-    WatchEvent, Who,
+    PciAddress, Pid, ProcessRow, ProcessTable, Rank, SourceId, SourceKind, SystemFact, WallTime, WatchEvent,
+    Who,
 };
 
-use crate::when::failure::JobFailure;
+use crate::when::failure::{JobFailure, KillReport, kill};
 use crate::when::window::{Lies, Window};
 use crate::when::year::in_year;
 use crate::who::roster::{Member, Roster, telling_host, told_size};
@@ -280,7 +279,7 @@ impl<'r> Join<'r> {
         // Where several nodes have the same numbers, only the launcher's table identifies the rank.
         let in_table = |exit: &Who| {
             let mut ranks = case.observations.iter().filter(|o| {
-                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code, .. }) if is_exit_by(exit_code, SIGKILL))
+                matches!(&o.fact, Fact::Torch(event) if kill(event) == Some(KillReport::Table))
                     && o.who.rank.is_some()
                     && o.who.pid == exit.pid
             });
@@ -288,7 +287,7 @@ impl<'r> Join<'r> {
             ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
         };
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { exit_code, .. }) if is_exit_by(*exit_code, SIGKILL) => {
+            Fact::Torch(event) if kill(event) == Some(KillReport::Line) => {
                 let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
                 Some((who.unwrap_or_else(|| o.who.clone()), o.at?))
             }

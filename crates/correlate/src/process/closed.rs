@@ -10,6 +10,7 @@ use ringleader_model::{
 };
 
 use crate::when::course::Course;
+use crate::when::failure::is_timeout;
 use crate::who::roster::{Member, Roster, last_rank};
 
 /// Connections that peers closed.
@@ -43,7 +44,7 @@ pub fn closed(case: &Case, roster: &Roster, course: &Course<'_>) -> Option<Close
     let mut peers: Vec<&str> = Vec::new();
     let mut reporters: Vec<Option<Rank>> = Vec::new();
     // A watchdog that ends its process closes its connections: what peers report after it is no death before it.
-    let is_timeout = |o: &&Observation| matches!(o.fact, Fact::Torch(TorchEvent::WatchdogTimeout { .. }));
+    let is_timeout = |o: &&Observation| matches!(&o.fact, Fact::Torch(event) if is_timeout(event));
     let timeouts: Vec<Cite> = case.observations.iter().filter(is_timeout).map(|o| o.cite).collect();
     let follows_timeout =
         |cite: Cite| timeouts.iter().any(|t| t.source == cite.source && t.start < cite.start);

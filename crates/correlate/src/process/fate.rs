@@ -4,12 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::program::may_train;
 use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
-use ringleader_model::{Case, Evidence, Fact, Observation, ProcessRow, Rank, SourceKind, TorchEvent};
+use ringleader_model::{
+    Case, Evidence, Fact, Observation, ProcessRow, Rank, SourceKind, TorchEvent, WallTime,
+};
 
 use crate::machine::kernel::KernelLogs;
 use crate::process::condition::{Condition, Conditions, Farewell, ProcessExit, ProcessState};
-use crate::when::failure::{JobFailure, Way};
+use crate::when::failure::{self, JobFailure, Way};
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 
@@ -77,6 +80,8 @@ pub struct Fate {
     life: Life,
     end: End,
     is_cut_off: bool,
+    is_absent: bool,
+    lives: bool,
     was_seen: bool,
     has_raised: bool,
     exit: Option<ProcessExit>,
@@ -112,6 +117,22 @@ impl Fate {
     /// Its process was seen to be there and cannot go on: stopped, or in the kernel.
     pub fn is_halted(&self) -> bool {
         matches!(self.life, Life::Stopped | Life::Blocked)
+    }
+
+    /// Its own signs say that it is there: it was seen running or asleep, its stack was taken or it reported a timeout, and
+    /// no list of its node lacks it. Unlike [`Life::Alive`] this does not rest on its ring.
+    pub fn lives(&self) -> bool {
+        self.lives
+    }
+
+    /// Nothing shows why it would not answer its peers: it was not seen halted or absent, and no end of it is reported.
+    pub fn can_answer(&self) -> bool {
+        !self.is_halted() && self.exit.is_none() && !self.is_absent
+    }
+
+    /// It will not come to where others wait for it: it is gone, halted, or ended by itself.
+    pub fn cannot_come(&self) -> bool {
+        self.is_gone() || self.is_halted() || self.failed_by_itself()
     }
 
     /// It ended by itself, before or without the others: ranks that wait for it wait for a process that has failed.
@@ -186,8 +207,11 @@ impl Fate {
 #[derive(Clone, Debug, Default)]
 pub struct Fates {
     by_rank: BTreeMap<Rank, Fate>,
+    killed_at: BTreeMap<Rank, WallTime>,
     has_stopped_program: bool,
-    has_timed_out: bool,
+    has_escalated: bool,
+    has_rank_timed_out: bool,
+    has_job_timed_out: bool,
     launcher_lists: bool,
     launcher_reports: bool,
 }
@@ -202,20 +226,24 @@ impl Fates {
         conditions: &Conditions,
         failure: &JobFailure,
     ) -> Self {
+        let has_rank_timed_out = any_rank_timed_out(conditions);
         let judge = Judge {
             roster,
             tools,
             kernel,
             conditions,
             has_escalated: has_escalated(case),
-            anybody_timed_out: conditions.all().any(|(_, c)| c.timed_out.is_some()),
+            has_rank_timed_out,
             gave_up: gave_up(case, roster),
         };
         let of_rank = |(rank, condition): (Rank, &Condition)| (rank, judge.fate(rank, condition));
         Self {
             by_rank: conditions.all().map(of_rank).collect(),
+            killed_at: killed_at(case, roster),
             has_stopped_program: process_rows(case).any(is_stopped_program),
-            has_timed_out: failure.has(Way::TimedOut),
+            has_escalated: judge.has_escalated,
+            has_rank_timed_out,
+            has_job_timed_out: failure.has(Way::TimedOut),
             launcher_lists: conditions.has_failure_table(),
             launcher_reports: conditions.has_failure_table() || reports_ends(case),
         }
@@ -226,15 +254,32 @@ impl Fates {
         self.by_rank.get(&rank)
     }
 
+    /// When a launcher first saw this rank end by SIGKILL; None if it did not or has no clock.
+    pub fn killed_at(&self, rank: Rank) -> Option<WallTime> {
+        self.killed_at.get(&rank).copied()
+    }
+
+    /// A launcher sent SIGKILL, since processes had not ended in time.
+    pub fn has_escalated(&self) -> bool {
+        self.has_escalated
+    }
+
+    /// A rank reports that a collective timed out for it: see [`any_rank_timed_out`].
+    pub fn has_rank_timed_out(&self) -> bool {
+        self.has_rank_timed_out
+    }
+
     /// Its launcher ended it once others had timed out: it lived while they waited for it.
     pub fn lived_while_others_waited(&self, rank: Rank) -> bool {
-        self.has_timed_out && self.get(rank).is_some_and(Fate::outlived_others)
+        self.has_job_timed_out && self.get(rank).is_some_and(Fate::outlived_others)
     }
 
     /// A launcher reports those that fail, an operation timed out, and no end of this rank is known: it lived until
     /// then.
     pub fn is_unlisted(&self, rank: Rank) -> bool {
-        self.launcher_reports && self.has_timed_out && self.get(rank).is_none_or(|fate| fate.exit.is_none())
+        self.launcher_reports
+            && self.has_job_timed_out
+            && self.get(rank).is_none_or(|fate| fate.exit.is_none())
     }
 
     /// Anything shows that it lived: that it was seen, that its launcher ended it, or that its launcher lists those that
@@ -261,6 +306,27 @@ impl Fates {
     }
 }
 
+/// A rank reports that a collective timed out for it. What is said here of ranks, their waits and their aborts, rests on it.
+/// [`Way::TimedOut`] is wider: it counts the report of a process whose rank is not known, too, which says of the job that
+/// it hung, and not who did.
+pub fn any_rank_timed_out(conditions: &Conditions) -> bool {
+    conditions.all().any(|(_, c)| c.timed_out.is_some())
+}
+
+/// When launchers first saw ranks end by SIGKILL.
+fn killed_at(case: &Case, roster: &Roster) -> BTreeMap<Rank, WallTime> {
+    let mut first = BTreeMap::new();
+    for observation in &case.observations {
+        if let (Fact::Torch(event), Some(at)) = (&observation.fact, observation.at)
+            && failure::kill(event).is_some()
+            && let Some(rank) = roster.culprit(&observation.who).rank
+        {
+            first.entry(rank).or_insert(at);
+        }
+    }
+    first
+}
+
 /// A launcher reports ends of single processes, or that it ended some.
 fn reports_ends(case: &Case) -> bool {
     let is_report =
@@ -279,13 +345,12 @@ fn process_rows(case: &Case) -> impl Iterator<Item = &ProcessRow> {
 
 /// A Python program or its launcher in state T, of any rank or of none.
 fn is_stopped_program(row: &ProcessRow) -> bool {
-    let is_program = ["python", "torchrun"].iter().any(|word| row.command.contains(word));
-    is_program && row.state.starts_with(['T', 't'])
+    may_train(&row.command) && row.state.starts_with(['T', 't'])
 }
 
 /// A launcher escalates to SIGKILL if processes do not end in time. Only the name counts so far: of a launcher that prints
 /// `via 9` the kill still reads as one from outside.
-pub fn has_escalated(case: &Case) -> bool {
+fn has_escalated(case: &Case) -> bool {
     case.observations.iter().any(|o| {
         matches!(&o.fact, Fact::Torch(TorchEvent::ClosingSignal { signal, .. })
             if signal::named(signal).is_some_and(|s| s.number == SIGKILL))
@@ -298,7 +363,7 @@ struct Judge<'s, 'a> {
     kernel: &'s KernelLogs<'a>,
     conditions: &'s Conditions,
     has_escalated: bool,
-    anybody_timed_out: bool,
+    has_rank_timed_out: bool,
     gave_up: BTreeSet<Rank>,
 }
 
@@ -350,6 +415,11 @@ impl Judge<'_, '_> {
             life,
             end,
             is_cut_off,
+            is_absent: c.absent.is_some(),
+            lives: c.absent.is_none()
+                && (matches!(c.state, Some((ProcessState::Running | ProcessState::Sleeping, _)))
+                    || c.timed_out.is_some()
+                    || c.stand.is_some()),
             was_seen: c.stand.is_some()
                 || c.state.is_some()
                 || c.timed_out.is_some()
@@ -377,7 +447,7 @@ impl Judge<'_, '_> {
                 End::Killed { by: self.killer(rank, exit.is_root), is_root: exit.is_root }
             }
             // The watchdog aborts its own process: that is what a timeout looks like from outside.
-            Some(s) if s.number == SIGABRT && (self.anybody_timed_out || self.gave_up.contains(&rank)) => {
+            Some(s) if s.number == SIGABRT && (self.has_rank_timed_out || self.gave_up.contains(&rank)) => {
                 End::Aborted
             }
             Some(s) if s.is_own() => End::Crashed(s),

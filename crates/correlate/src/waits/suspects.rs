@@ -6,6 +6,7 @@ use crate::calls::ledger::Ledger;
 use crate::calls::mismatch::Proof;
 use crate::calls::pattern;
 use crate::process::condition::Conditions;
+use crate::process::fate::any_rank_timed_out;
 use crate::said::watchdog::WatchdogLines;
 use crate::track::{Group, GroupRecorder, RankOrSource, Track, node};
 use crate::waits::graph::{Front, FrontKind, Root, Waits};
@@ -128,10 +129,7 @@ pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[RankOrSource]) -
 /// The one rank that, by NCCL's own count, made more calls than any other in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
 pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<RankOrSource> {
-    if waits.view != GroupRecorder::Nccl
-        || waits.fronts.is_empty()
-        || !conditions.all().any(|(_, c)| c.timed_out.is_some())
-    {
+    if waits.view != GroupRecorder::Nccl || waits.fronts.is_empty() || !any_rank_timed_out(conditions) {
         return None;
     }
     let mut leader = None;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::message::Role;
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, NcclMessage, Observation, Rank, SourceId, SourceKind, TorchEvent, WallTime,
     WatchEvent, WatchedEnd,
@@ -136,6 +137,41 @@ pub fn sign(event: &TorchEvent) -> EndSign {
     }
 }
 
+/// Whether an event is a collective that timed out, of whichever process.
+pub fn is_timeout(event: &TorchEvent) -> bool {
+    matches!(sign(event), EndSign::Failed(Way::TimedOut, _))
+}
+
+/// Where a launcher reports that a process ended by SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillReport {
+    /// In a line of its own, when it saw the end.
+    Line,
+    /// In its table of failures.
+    Table,
+}
+
+/// Where an event reports that a process ended by SIGKILL; None if it does not.
+pub fn kill(event: &TorchEvent) -> Option<KillReport> {
+    let (code, report) = match event {
+        TorchEvent::ChildExit { exit_code, .. } => (*exit_code, KillReport::Line),
+        TorchEvent::ChildFailure { exit_code, .. } => (*exit_code, KillReport::Table),
+        _ => return None,
+    };
+    is_exit_by(code, SIGKILL).then_some(report)
+}
+
+/// A signal by which somebody asked a launcher to stop, as the launcher reports it.
+#[derive(Clone, Debug)]
+pub struct StopRequest {
+    /// Name or number of the signal, in the launcher's words.
+    pub signal: Box<str>,
+    /// When it was reported.
+    pub at: Option<WallTime>,
+    /// The report.
+    pub evidence: Evidence,
+}
+
 /// A warning of NCCL that names a result is an error.
 pub fn is_error(message: &NcclMessage) -> bool {
     message.is_warn && message.result.is_some_and(|r| r != 0)
@@ -154,6 +190,8 @@ pub struct JobFailure {
     told_at: Option<WallTime>,
     /// A message of any sort claims a fault that is not known to be harmless.
     is_claimed: bool,
+    /// The first, in source order.
+    stop_request: Option<StopRequest>,
     launcher_saw_end: bool,
     exited_well: bool,
 }
@@ -241,6 +279,10 @@ impl<'a> Survived<'a> {
     }
 }
 
+fn of_torch(observation: &Observation) -> Evidence {
+    Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::TorchLog }
+}
+
 impl JobFailure {
     /// Of the evidence of a case.
     pub fn new(case: &Case, claims: &Claims<'_>, trails: &Trails) -> Self {
@@ -254,6 +296,13 @@ impl JobFailure {
         for observation in &case.observations {
             match &observation.fact {
                 Fact::Torch(event) => {
+                    if let TorchEvent::LauncherKilled { signal } = event {
+                        failure.stop_request.get_or_insert_with(|| StopRequest {
+                            signal: signal.clone(),
+                            at: observation.at,
+                            evidence: of_torch(observation),
+                        });
+                    }
                     let sign = sign(event);
                     failure.launcher_saw_end |= sign.is_end();
                     let EndSign::Failed(way, since) = sign else { continue };
@@ -261,10 +310,7 @@ impl JobFailure {
                         continue;
                     }
                     failure.ways.insert(way);
-                    failure.first.get_or_insert_with(|| {
-                        let text = observation.text.to_string();
-                        (way, Evidence { cite: observation.cite, text, kind: SourceKind::TorchLog })
-                    });
+                    failure.first.get_or_insert_with(|| (way, of_torch(observation)));
                     failure.tell(observation.at, way, since);
                 }
                 Fact::Nccl(log) => {
@@ -321,6 +367,16 @@ impl JobFailure {
     /// Whether anything failed in this way.
     pub fn has(&self, way: Way) -> bool {
         self.ways.contains(&way)
+    }
+
+    /// A launcher reports that a signal asked it to stop: what it ended after that did not fail.
+    pub fn was_asked_to_stop(&self) -> bool {
+        self.stop_request.is_some()
+    }
+
+    /// The first such report, in source order.
+    pub fn stop_request(&self) -> Option<&StopRequest> {
+        self.stop_request.as_ref()
     }
 
     /// A process of the job is known to have ended by a failure.

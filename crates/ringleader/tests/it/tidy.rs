@@ -256,6 +256,57 @@ fn lower_floors_touch_nothing_outside() {
     }
 }
 
+/// Modules beside rules that are none: what several rules of a family share.
+const BESIDE_RULES: &[&str] = &["mismatch", "paths", "remarks"];
+
+/// The names in a text that are parts of paths or imported.
+fn names_in_paths(text: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut is_import = false;
+    for line in text.lines() {
+        let code = line.split("//").next().unwrap_or_default();
+        is_import |= code.trim_start().trim_start_matches("pub(crate) ").starts_with("use ");
+        let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+        let mut rest = code;
+        while let Some(start) = rest.find(is_of_name) {
+            let (before, tail) = rest.split_at(start);
+            let (name, after) = tail.split_at(tail.find(|c| !is_of_name(c)).unwrap_or(tail.len()));
+            if is_import || before.ends_with("::") || after.starts_with("::") {
+                names.insert(name);
+            }
+            rest = after;
+        }
+        is_import &= !code.contains(';');
+    }
+    names
+}
+
+/// What two rules need is a question that `correlate` answers, or a form of findings that `drafting` has.
+#[test]
+fn no_rule_knows_another() {
+    let sample = "use a::{\n    b, // c\n};\nlet d = e::f(g) + super::h;\n";
+    let found: Vec<&str> = names_in_paths(sample).into_iter().collect();
+    assert_eq!(found, ["a", "b", "e", "f", "h", "super", "use"], "the scan is blind");
+    let root = crate::root().join("crates/rules/src/rules");
+    // Of `calls/straggler/link.rs` the rule is `straggler`.
+    let rule = |file: &Path| {
+        let path = file.strip_prefix(&root).unwrap().with_extension("");
+        let name = path.components().nth(1).map(|name| name.as_os_str().to_str().unwrap().to_owned());
+        name.filter(|name| name != "tests")
+    };
+    let files = rust_files(&root);
+    let rules: BTreeSet<String> =
+        files.iter().filter_map(|f| rule(f)).filter(|name| !BESIDE_RULES.contains(&&**name)).collect();
+    assert!(rules.len() > 50, "the scan is blind");
+    for file in &files {
+        let Some(own) = rule(file) else { continue };
+        let text = std::fs::read_to_string(file).unwrap();
+        let known = names_in_paths(without_tests(&text));
+        let others: Vec<_> = known.iter().filter(|name| **name != own && rules.contains(**name)).collect();
+        assert!(others.is_empty(), "{}: a rule may not use {others:?}", file.display());
+    }
+}
+
 #[test]
 fn files_stay_short() {
     let root = crate::root();

@@ -28,7 +28,6 @@
 //! PyTorch docs, `torch.distributed`: object collectives and `torch.distributed.checkpoint` are collective.
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::GroupRecorder;
 use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
 
@@ -44,45 +43,13 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// A rank that uses no more of a processor between two looks waits.
-const RESTING: f64 = 0.05;
-
 fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(scene.suspects().iter().filter_map(|suspect| finding(scene, suspect)).collect())
 }
 
-/// The suspect rests in a collective call that no record shows: it is not outside of any.
-pub(in crate::rules) fn explains(scene: &Scene<'_>, suspect: &Suspect) -> bool {
-    finding(scene, suspect).is_some()
-}
-
 fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
     let rank = suspect.node.rank()?;
-    let is_gone = scene.fate(rank).is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
-    // Only a ring shows that nothing is in flight; another view may have missed it.
-    let is_recorded = suspect.views.contains(&GroupRecorder::Ring);
-    if is_gone || suspect.is_inside || suspect.in_p2p || !is_recorded || scene.has_parted(suspect.node) {
-        return None;
-    }
-    let stand = scene.condition(rank)?.stand.as_ref()?;
-    // Its two stacks are the same, and it does not work: it is not on its way into the others' call.
-    let rests = |look: &&ringleader_correlate::process::looks::ProcessLook| {
-        look.has_moved == Some(false) && look.busy < RESTING
-    };
-    let is_still = scene.looks().ranks().iter().filter(rests).any(|look| look.rank == rank);
-    if !stand.is_in_collective() || stand.is_joining() || !is_still {
-        return None;
-    }
-    let is_elsewhere = |victim: &ringleader_model::Rank| {
-        let other = scene.condition(*victim).and_then(|c| c.stand.as_ref());
-        let place = |stand: &ringleader_correlate::process::condition::ProgramPosition| {
-            stand.place().map(|f| (f.file.clone(), f.line))
-        };
-        other.is_none_or(|other| place(other) != place(stand))
-    };
-    if !suspect.victims.ranks().iter().all(is_elsewhere) {
-        return None;
-    }
+    let stand = scene.unseen_call(suspect)?;
     let place = stand.place();
     drafting::from_suspect(
         scene,

@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     };
     let Some(group) = scene.ledger().groups().get(front.group) else { return Outcome::Clear };
-    let timed_out = scene.conditions().all().any(|(_, c)| c.timed_out.is_some());
+    let timed_out = scene.fates().has_rank_timed_out();
     let FrontKind::Collective(seq) = front.what else { return Outcome::Clear };
     // In a pipelined ring over a broken path some are ahead: then the network is at fault.
     // Dumps of a running job are taken a moment apart and stand at different places; those of a stuck one do not.

@@ -35,8 +35,8 @@ use ringleader_model::{
     SourceKind, Weight, plain_word,
 };
 
+use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::rules::network::wrong_interface;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, uses};
 
@@ -106,7 +106,7 @@ fn down(scene: &Scene<'_>, seen: &SeenInterface<'_>, all: &[SeenInterface<'_>]) 
         .evidence([shown(seen.observation, None, SourceKind::Network, "")])
         .evidence(seen.users.iter().take(2).map(|(p, cite)| uses(p, *cite)));
     if is_local {
-        return wrong_interface::advised(draft).build();
+        return drafting::advise_interface(draft).build();
     }
     draft
         .advise_made(

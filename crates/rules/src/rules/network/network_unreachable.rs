@@ -23,7 +23,6 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
-use ringleader_correlate::process::condition::ProcessState;
 use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::GroupRecorder;
 use ringleader_correlate::waits::inside::{self, Broken};
@@ -50,10 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let several_nodes = several(|m| m.host.clone()) || several(|m| m.address.clone());
     for (rank, condition) in scene.conditions().all() {
         let Some(missing) = &condition.ras_missing else { continue };
-        let running = matches!(condition.state, Some((ProcessState::Running | ProcessState::Sleeping, _)));
-        // It lives: it printed its own timeout, or its stack was taken.
-        let alive = running || condition.timed_out.is_some() || condition.stand.is_some();
-        if !alive || condition.absent.is_some() || !several_nodes {
+        if !several_nodes || !scene.fate(rank).is_some_and(Fate::lives) {
             continue;
         }
         let others: RankSet =
@@ -100,9 +96,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let Some(group) = scene.ledger().groups().get(front.group) else { continue };
         let answers = |member: usize| {
             let Some(rank) = group.rank(member) else { return true };
-            let has_ended = |fate: &Fate| fate.is_halted() || fate.exit().is_some();
-            !scene.fate(rank).is_some_and(has_ended)
-                && scene.condition(rank).is_none_or(|c| c.absent.is_none())
+            scene.fate(rank).is_none_or(Fate::can_answer)
         };
         let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
         let broken: Vec<Broken> = inside::broken_pairs(group, front)

@@ -35,6 +35,7 @@ use ringleader_model::{
     SourceKind, TorchEvent, Weight,
 };
 
+use crate::drafting;
 use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::who::culprits::{add_culprit, who};
@@ -56,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Some(value) => format!("{} has no interface {value} (NCCL_SOCKET_IFNAME)", told.who()),
             None => format!("{} found no usable network interface", told.who()),
         };
-        findings.extend(advised(told.draft(&RULE, Cause::WrongInterface, title)).build());
+        findings.extend(drafting::advise_interface(told.draft(&RULE, Cause::WrongInterface, title)).build());
     }
     if findings.is_empty() {
         findings.extend(gloo_on_loopback(scene));
@@ -68,21 +69,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(interface_of_one_host(scene));
     }
     Outcome::from_findings(findings)
-}
-
-/// What to do about it.
-pub(super) fn advised(draft: Draft) -> Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "list the interfaces of this host and which one leads to a peer",
-            "ip -br addr; ip route get <address of a peer>",
-        )
-        .advise_command(
-            Impact::Harmless,
-            "set that interface on every host, for NCCL and for gloo",
-            "NCCL_SOCKET_IFNAME=<interface> GLOO_SOCKET_IFNAME=<interface>",
-        )
 }
 
 /// What the failing process was set to use.
@@ -133,7 +119,7 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
         .confidence(if fall_backs.is_empty() { Confidence::Medium } else { Confidence::High })
         .culprits(culprits)
         .evidence(fall_backs.iter().take(2).chain(refused.iter().take(2)).map(TorchStatement::evidence));
-    advised(draft).build()
+    drafting::advise_interface(draft).build()
 }
 
 fn gloo_text<'a>(statement: &TorchStatement<'a>) -> Option<&'a str> {
@@ -177,7 +163,7 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
         .confidence(Confidence::Medium)
         .culprits(culprits)
         .evidence(evidence);
-    advised(draft).build()
+    drafting::advise_interface(draft).build()
 }
 
 /// One host offers an interface besides those of the others, and a peer on another host fails to connect to its address: a filter
@@ -227,7 +213,7 @@ fn interface_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
                     "a name in this variable fits all interfaces that begin so: ask for the exact one",
                     "NCCL_SOCKET_IFNAME==<interface>",
                 );
-            return advised(draft).build();
+            return drafting::advise_interface(draft).build();
         }
     }
     None

@@ -20,17 +20,14 @@
 //! # References
 //! torch elastic error table; signal(7).
 
-use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
-use ringleader_model::{
-    Cause, Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
-};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Coverage;
-use ringleader_correlate::process::fate::{End, Killer, has_escalated};
-use ringleader_correlate::when::failure::Way;
+use ringleader_correlate::process::fate::{End, Killer};
+use ringleader_correlate::when::failure::{KillReport, Way, kill};
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -46,7 +43,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for (rank, fate) in scene.fates().all() {
         let End::Killed { by: Killer::Outside, is_root } = fate.end() else { continue };
         let host = scene.roster().culprit_rank(rank).host;
-        let kernel = killed_at(scene, rank).and_then(|at| scene.kernel().coverage(host.as_ref(), at));
+        let kernel = scene.fates().killed_at(rank).and_then(|at| scene.kernel().coverage(host.as_ref(), at));
         let ends_before = kernel.and_then(|k| k.missing());
         let pid = drafting::pid_of(scene, rank);
         findings.extend(
@@ -90,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if findings.is_empty() {
         findings.extend(terminated(scene));
     }
-    if findings.is_empty() && !has_escalated(scene.case()) {
+    if findings.is_empty() && !scene.fates().has_escalated() {
         findings.extend(nameless(scene));
     }
     Outcome::from_findings(findings)
@@ -98,8 +95,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The first rank that ended did so by SIGTERM, and the launcher had no request to stop: the signal was for that rank.
 fn terminated(scene: &Scene<'_>) -> Option<Finding> {
-    let was_told = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
-    if was_told || scene.failure().has(Way::TimedOut) {
+    if scene.failure().was_asked_to_stop() || scene.failure().has(Way::TimedOut) {
         return None;
     }
     let (rank, fate) = scene.fates().all().find(|(_, fate)| fate.was_terminated_first())?;
@@ -123,9 +119,7 @@ fn terminated(scene: &Scene<'_>) -> Option<Finding> {
 /// pid.
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
-        let is_killed =
-            matches!(s.event, TorchEvent::ChildExit { exit_code, .. } if is_exit_by(*exit_code, SIGKILL));
-        is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
+        kill(s.event) == Some(KillReport::Line) && scene.roster().culprit(&s.observation.who).rank.is_none()
     })?;
     let who = &exit.observation.who;
     let local = who.local_rank.map_or_else(String::new, |l| format!(" (local rank {})", l.0));
@@ -146,20 +140,6 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
         .build()
 }
 
-/// When the launcher saw a rank end so.
-fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
-    scene.statements().find_map(|s| {
-        let killed = match s.event {
-            TorchEvent::ChildExit { exit_code, .. } | TorchEvent::ChildFailure { exit_code, .. } => {
-                is_exit_by(*exit_code, SIGKILL)
-            }
-            _ => false,
-        };
-        let mine = killed && scene.culprit(s.who()).rank == Some(rank);
-        s.observation.at.filter(|_| mine)
-    })
-}
-
 /// A kernel log that says nothing, as evidence that nothing was there to say.
 fn silence(kernel: Coverage<'_>) -> Evidence {
     Evidence {
@@ -171,9 +151,9 @@ fn silence(kernel: Coverage<'_>) -> Evidence {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Fact, Pid, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
+    use ringleader_model::{Fact, Pid, Rank, SourceKind, TorchEvent, WatchEvent, WatchedEnd, Who};
 
-    use super::{RULE, TorchEvent};
+    use super::RULE;
     use crate::trial::{StagedCase, Trial as _};
 
     #[test]

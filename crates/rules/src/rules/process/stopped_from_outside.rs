@@ -26,7 +26,7 @@
 //! `torch/distributed/elastic/agent/server/api.py` (death signals).
 
 use ringleader_knowledge::signal;
-use ringleader_model::{Cause, Confidence, Impact, TorchEvent, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -42,13 +42,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some((statement, signal)) = scene.statements().find_map(|s| match s.event {
-        TorchEvent::LauncherKilled { signal } => Some((s, signal)),
-        _ => None,
-    }) else {
-        return Outcome::Clear;
-    };
-    let cite = statement.observation.cite;
+    let Some(request) = scene.failure().stop_request() else { return Outcome::Clear };
+    let (cite, signal) = (request.evidence.cite, &request.signal);
     // What is in the same source is in the order in which it was printed.
     let has_failed_before = scene.statements().any(|s| {
         let at = s.observation.cite;
@@ -66,8 +61,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let finding = Draft::new(RULE.id, Cause::StoppedFromOutside, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
-        .at(statement.observation.at.map(|t| t.ns))
-        .evidence([statement.evidence()])
+        .at(request.at.map(|t| t.ns))
+        .evidence([request.evidence.clone()])
         .advise(
             Impact::Harmless,
             match name {

@@ -26,7 +26,6 @@ use ringleader_model::{Cause, Confidence, Impact, Need, OpKind, Rank, Weight};
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
-use crate::rules::calls::unseen_collective;
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
@@ -55,10 +54,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program is.
-        if suspect.is_inside
-            || counts_alone_say_so(scene, suspect)
-            || unseen_collective::explains(scene, suspect)
-        {
+        if suspect.is_inside || counts_alone_say_so(scene, suspect) || scene.unseen_call(suspect).is_some() {
             continue;
         }
         let stand = condition.and_then(|c| c.stand.as_ref());
@@ -72,7 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
         let only_counts = suspect.views.iter().all(|v| *v == GroupRecorder::Ras);
-        let nothing_failed = !scene.conditions().all().any(|(_, c)| c.timed_out.is_some());
+        let nothing_failed = !scene.fates().has_rank_timed_out();
         let unseen = stand.is_none() && !sleeps_among_spinners(scene, suspect);
         // What the records prove to have run a moment ago, one stack does not prove to be stuck.
         if only_counts && nothing_failed && (unseen || scene.ledger().may_run()) {
@@ -146,8 +142,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// It does not live, and did not while the others waited for it: a launcher ends those that live once others have timed out.
 fn is_dead(scene: &Scene<'_>, rank: Rank) -> bool {
-    let is_dead = |fate: &Fate| fate.is_gone() || fate.is_halted() || fate.failed_by_itself();
-    scene.fate(rank).is_some_and(is_dead) && !scene.fates().lived_while_others_waited(rank)
+    scene.fate(rank).is_some_and(Fate::cannot_come) && !scene.fates().lived_while_others_waited(rank)
 }
 
 /// The others wait in the first calls of their group, or in a barrier: there ranks meet that have work of their own to do

@@ -31,7 +31,7 @@ use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// See the module.
-pub(crate) static RULE: Rule = Rule {
+pub(in crate::rules) static RULE: Rule = Rule {
     id: "data-loader-worker-died",
     title: "a data-loader worker died",
     since: "0.1",
@@ -46,6 +46,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Cause::ProcessKilled,
             format!("a data-loader worker of {} was killed from outside", told.who()),
         )
+        // torch sees only the signal; who sent it may be known from elsewhere.
+        .yields_to(Cause::OomKilled)
         .advise_command(
             Impact::Harmless,
             "check whether the kernel killed it for lack of memory",

@@ -35,7 +35,7 @@ use ringleader_model::{Cause, Confidence, Finding, Frame, Impact, Rank, TorchEve
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::fate::End;
-use ringleader_correlate::when::failure::Way;
+use ringleader_correlate::when::failure::{Way, is_timeout};
 use ringleader_correlate::who::culprits::who;
 
 /// See the module.
@@ -59,7 +59,7 @@ const FINDINGS: usize = 8;
 fn check(scene: &Scene<'_>) -> Outcome {
     // Who ends a job that hangs is no cause of it: torchrun's own word for SIGTERM names nobody, and a watchdog that
     // aborts its process is no crash.
-    let was_ended = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
+    let was_ended = scene.failure().was_asked_to_stop();
     let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
     let is_weighed = |cause: &Cause| match cause {
         Cause::FabricManagerDown => true,
@@ -145,9 +145,7 @@ fn follows_timeout(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
     let Some(first) = stated.evidence(1).next() else { return false };
     scene.statements().any(|statement| {
         let cite = statement.observation.cite;
-        matches!(statement.event, TorchEvent::WatchdogTimeout { .. })
-            && cite.source == first.cite.source
-            && cite.start < first.cite.start
+        is_timeout(statement.event) && cite.source == first.cite.source && cite.start < first.cite.start
     })
 }
 

@@ -31,7 +31,7 @@ use ringleader_model::{Category, Confidence, Finding, Severity, Weight};
 use crate::rule::{Draft, Outcome, Rule};
 
 /// See the module.
-pub(crate) static RULE: Rule = Rule {
+pub(in crate::rules) static RULE: Rule = Rule {
     id: "signs-together",
     title: "facts that together leave one explanation",
     since: "0.3",
@@ -52,6 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .at_most(row.confidence)
                 .culprits(culprits(scene, row))
                 .evidence(evidence)
+                .explains(row.over)
                 .advise_all(row.advice);
             findings.extend(draft.build());
         }
@@ -62,15 +63,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn culprits(scene: &Scene<'_>, row: &sign::Conclusion) -> Vec<ringleader_model::Culprit> {
     let seen = scene.signs().get(row.culprit);
     seen.into_iter().flat_map(|s| &s.by).map(|who| scene.culprit(who)).collect()
-}
-
-/// Causes whose findings are echoes of a conclusion that was drawn.
-pub(crate) fn explained_by(scene: &Scene<'_>, finding: &Finding) -> Vec<ringleader_model::Cause> {
-    if finding.rule != RULE.id {
-        return Vec::new();
-    }
-    let drawn = sign::conclusions().filter(|c| c.cause == finding.cause && c.title == finding.title);
-    drawn.filter(|c| scene.signs().follows(c).is_some()).flat_map(|c| c.over).copied().collect()
 }
 
 #[cfg(test)]
