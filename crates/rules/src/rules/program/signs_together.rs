@@ -64,6 +64,12 @@ fn culprits(scene: &Scene<'_>, row: &sign::Conclusion) -> Vec<ringleader_model::
     seen.into_iter().flat_map(|s| &s.by).map(|who| scene.culprit(who)).collect()
 }
 
+/// Whether a finding is of a conclusion that stands whatever other words resemble.
+pub(crate) fn is_outright(finding: &Finding) -> bool {
+    let is_it = |row: &sign::Conclusion| row.cause == finding.cause && row.title == finding.title;
+    finding.rule == RULE.id && sign::conclusions().any(|row| row.outright && is_it(row))
+}
+
 /// Causes whose findings are echoes of a conclusion that was drawn.
 pub(crate) fn explained_by(scene: &Scene<'_>, finding: &Finding) -> Vec<ringleader_model::Cause> {
     if finding.rule != RULE.id {
@@ -116,6 +122,14 @@ mod tests {
         signs(&["master-is-another-node", "note-stands-still"]).expect(&RULE, &["rank-env-misconfigured"]);
         signs(&["extension-build-not-done", "some-gpus-rest"]).expect(&RULE, &["stuck-outside-collective"]);
         signs(&["extension-build-not-done", "some-gpus-rest", "extension-is-built"]).silent(&RULE);
+    }
+
+    #[test]
+    fn which_conclusions_stand_outright() {
+        let is_outright = |ids: &[&'static str]| super::is_outright(&signs(ids).finding(&RULE));
+        assert!(is_outright(&["compilers-at-work", "start-took-too-long"]));
+        // A limit of shared memory and a crash have other reasons, too.
+        assert!(!is_outright(&["shm-of-64-mb", "bus-error"]));
     }
 
     #[test]
