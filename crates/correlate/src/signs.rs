@@ -53,6 +53,12 @@ impl HostNetwork<'_> {
 const MAX_MEMBERS: usize = 256;
 /// Utilisation of an almost idle GPU, percent.
 const MAX_IDLE_PCT: f32 = 10.0;
+/// Utilisation of a GPU on which a kernel runs all the time, percent.
+const BUSY_PCT: f32 = 99.0;
+/// Share of its power limit below which such a kernel only waits, and the watts where no limit is given: a third of what a
+/// large card draws at work.
+const SPINNING_SHARE: f32 = 0.4;
+const SPINNING_W: f32 = 100.0;
 /// Performance state of a GPU without work, and more.
 const RESTING_STATE: u8 = 5;
 /// A context alone takes a few hundred MiB: memory that is held is at least this part of the GPU's.
@@ -65,6 +71,12 @@ const MAX_RUNS: usize = 64;
 const MIN_PERIODS: u64 = 100;
 /// Places that are kept of one sign.
 const MAX_PLACES: usize = 4;
+
+/// Whether a GPU is busy all the time and draws little, of its limit where that is known.
+fn spins(gpu: &GpuRow) -> bool {
+    let least = gpu.power_limit_w.map_or(SPINNING_W, |limit| limit * SPINNING_SHARE);
+    gpu.utilization_pct.is_some_and(|pct| pct >= BUSY_PCT) && gpu.power_w.is_some_and(|watts| watts < least)
+}
 
 /// Whether a group of processes had used up its quota in four of five periods, over some seconds at least.
 fn is_held_back(fact: &SystemFact) -> bool {
@@ -135,6 +147,21 @@ impl Signs {
             }
             let uses: Vec<f32> = table.gpus.iter().filter_map(|gpu| gpu.utilization_pct).collect();
             let n_idle = uses.iter().filter(|used| **used <= MAX_IDLE_PCT).count();
+            // Those of the job are the ones with a process.
+            let holds = |gpu: &&GpuRow| {
+                table.processes.is_empty()
+                    || table.processes.iter().any(|(index, _)| Some(*index) == gpu.index)
+            };
+            let held: Vec<f32> =
+                table.gpus.iter().filter(holds).filter_map(|gpu| gpu.utilization_pct).collect();
+            let n_full = held.iter().filter(|used| **used >= BUSY_PCT).count();
+            let n_rest = held.iter().filter(|used| **used <= MAX_IDLE_PCT).count();
+            if n_rest > 0 && n_rest <= n_full && n_rest + n_full == held.len() {
+                self.add(ids::SOME_GPUS_REST, 1, Some(cited(observation)), &observation.who);
+            }
+            if table.gpus.len() > 1 && table.gpus.iter().all(spins) {
+                self.add(ids::GPUS_SPIN, 1, Some(cited(observation)), &observation.who);
+            }
             // One that works for a moment is no sign of work.
             if uses.len() > 1 && uses.len() == table.gpus.len() && n_idle * 4 >= uses.len() * 3 {
                 self.add(ids::GPUS_IDLE, 1, Some(cited(observation)), &observation.who);
@@ -421,9 +448,25 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod quota_tests {
-    use ringleader_model::{CpuGroup, SystemFact};
+    use ringleader_model::{CpuGroup, GpuRow, SystemFact};
 
-    use super::is_held_back;
+    use super::{is_held_back, spins};
+
+    #[test]
+    fn a_gpu_on_which_a_kernel_only_waits() {
+        let gpu = |pct, watts, limit| GpuRow {
+            utilization_pct: Some(pct),
+            power_w: Some(watts),
+            power_limit_w: limit,
+            ..GpuRow::default()
+        };
+        assert!(spins(&gpu(100.0, 84.0, Some(280.0))));
+        assert!(spins(&gpu(100.0, 72.0, None)));
+        // It works, is a small card at its limit, or rests.
+        assert!(!spins(&gpu(100.0, 231.0, Some(280.0))));
+        assert!(!spins(&gpu(100.0, 70.0, Some(72.0))));
+        assert!(!spins(&gpu(3.0, 40.0, Some(280.0))));
+    }
 
     #[test]
     fn a_quota_that_is_always_used_up() {

@@ -74,6 +74,7 @@ fn conclusion(
         is_known(s);
     }
     let culprit = optional(row, "culprit");
+    let outright = row.get("outright").and_then(toml::Value::as_bool).unwrap_or_default();
     if !culprit.is_empty() {
         is_known(culprit);
     }
@@ -91,7 +92,7 @@ fn conclusion(
     let _ = writeln!(
         out,
         "crate::sign::Conclusion {{ id: {id:?}, cause: {}, confidence: ringleader_model::Confidence::{confidence}, \
-         all: &[{}], none: &{none:?}, over: &[{}], title: {:?}, why: {:?}, culprit: {:?}, advice: &[{}] }},",
+         all: &[{}], none: &{none:?}, over: &[{}], outright: {outright}, title: {:?}, why: {:?}, culprit: {:?}, advice: &[{}] }},",
         variant(cause),
         choices.join(", "),
         over.join(", "),

@@ -99,6 +99,8 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 const KERAS: &str = " [===";
 /// Last words of a worker.
 const LAST: [&str; 5] = [" finished", " done", "done!", "done in ", " passed"];
+/// Last lines of suites of tests, and of scripts that print a status.
+const SUITES: [&str; 4] = ["ok (skipped=", "ok (expected failures=", " passed", "rc=0"];
 /// Words that make such text a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
@@ -153,6 +155,7 @@ impl StepPlan {
         }
         // What such lines show does not lie in single numbers of them.
         if is_last_word(&lower)
+            || is_suite(&lower)
             || SERVED.iter().chain(&[KERAS, "s/step", STEP_TIMES]).any(|word| lower.contains(word))
         {
             return None;
@@ -213,7 +216,7 @@ const MIN_OF: usize = 3;
 
 /// Words without which a line shows nothing.
 static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let words = METRICS.iter().chain(DONE).chain(&["%|", KERAS]).chain(&SERVED).chain(&LAST);
+    let words = METRICS.iter().chain(DONE).chain(&["%|", KERAS]).chain(&SERVED).chain(&LAST).chain(&SUITES);
     let mut search = AhoCorasick::builder();
     // Nearly every line has a letter that a word begins with: to look for those first is vain.
     search.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
@@ -231,7 +234,7 @@ pub fn of(line: &str) -> Option<ProgressSign> {
             return Some(ProgressSign::Done);
         }
     }
-    if is_last_word(&lower) {
+    if is_last_word(&lower) || is_suite(&lower) {
         return Some(ProgressSign::Done);
     }
     let served = || served(&lower);
@@ -265,6 +268,21 @@ fn is_last_word(line: &str) -> bool {
         "all ",
     ];
     ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
+}
+
+/// `OK (skipped=71)` of unittest, `===== 12 passed, 2 skipped in 3.21s =====` of pytest, `rc=0` of a script: nothing else is in such
+/// a line.
+fn is_suite(line: &str) -> bool {
+    let text = line.trim().trim_matches('=').trim();
+    let [skipped, expected, passed, status] = SUITES;
+    let of_pytest = || {
+        let is_first =
+            text.split(' ').next().is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        is_first && text.contains(passed) && text.contains(" in ") && text.ends_with('s')
+    };
+    text == status
+        || (text.starts_with(skipped) || text.starts_with(expected)) && text.ends_with(')')
+        || line.trim().starts_with("==") && of_pytest() && !NOT_DONE.iter().any(|word| text.contains(word))
 }
 
 /// A server that answers: `"POST /v1/completions HTTP/1.1" 200 OK`, `Avg generation throughput: 91.4 tokens/s`.
@@ -504,6 +522,23 @@ mod tests {
         assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(ProgressSign::Done));
         assert_eq!(of("Training completed. Do not forget to share your model"), Some(ProgressSign::Done));
         assert_ne!(of("Job has not completed successfully"), Some(ProgressSign::Done));
+    }
+
+    #[test]
+    fn suites_that_pass() {
+        for line in ["OK (skipped=71)", "===== 12 passed, 2 skipped in 3.21s =====", "rc=0"] {
+            assert_eq!(of(line), Some(ProgressSign::Done), "{line}");
+        }
+        for line in [
+            "FAILED (failures=1, skipped=71)",
+            "===== 1 failed, 12 passed in 3.21s =====",
+            "rc=01",
+            "src=0",
+            "+ echo rc=0",
+            "the token was passed in 3 parts",
+        ] {
+            assert_ne!(of(line), Some(ProgressSign::Done), "{line}");
+        }
     }
 
     /// What a plan made from one line reads from others is what a look at each of them finds.

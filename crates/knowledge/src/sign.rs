@@ -48,6 +48,8 @@ pub struct Conclusion {
     pub none: &'static [&'static str],
     /// Causes whose findings are an echo of this one.
     pub over: &'static [Cause],
+    /// It stands whatever other words resemble: each of its signs is rare, or measured.
+    pub outright: bool,
     /// Title of its finding.
     pub title: &'static str,
     /// Why it follows.

@@ -150,6 +150,8 @@ pub struct Finding {
     pub call: Option<NamedCall>,
     /// Causes that this one brings about: findings of them by other rules are echoes of this one.
     pub explains: &'static [Cause],
+    /// Its signs are rare or measured: it holds against what the wording of the evidence resembles.
+    pub is_outright: bool,
     /// A cause that explains this finding, even where it is only likely.
     pub yields_to: Option<Cause>,
 }

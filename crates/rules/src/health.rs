@@ -143,6 +143,13 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.signs().get(sign::ids::TOOL_REPORTS_TROUBLE).is_some_and(|line| !is_done(scene, line)) {
         return Some("a tool or a driver reports a failure of its own");
     }
+    let is_there = |id| scene.signs().get(id).is_some();
+    if is_there(sign::ids::ENGINE_IS_STARTING)
+        && !is_there(sign::ids::ENGINE_IS_UP)
+        && !scene.course().text().goes_on()
+    {
+        return Some("an engine was started, and nothing shows that it came up");
+    }
     if scene.signs().get(sign::ids::THROUGHPUT_DROPS).is_some() {
         return Some("the speed of training falls below half, and stays there for a while");
     }
@@ -386,6 +393,18 @@ mod tests {
         assert_eq!(noted(Some(false), Some(true)), (true, true));
         assert_eq!(noted(None, Some(true)), (false, true));
         assert_eq!(noted(Some(false), None), (true, false));
+    }
+
+    #[test]
+    fn an_engine_that_does_not_come_up() {
+        let seen = |ids: &[&'static str]| {
+            let stage = ids.iter().fold(StagedCase::new(), |stage, id| {
+                stage.push(SourceKind::PlainText, Who::default(), Fact::Sign(Sign { id, count: 1 }))
+            });
+            trouble(&Scene::new(&stage.case)).is_some()
+        };
+        assert!(seen(&["engine-is-starting"]));
+        assert!(!seen(&["engine-is-starting", "engine-is-up"]));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Draft {
                 at_ns: None,
                 call: None,
                 explains: &[],
+                is_outright: false,
                 yields_to: None,
             },
             Confidence::High,
@@ -158,6 +159,13 @@ impl Draft {
     #[must_use]
     pub fn explains(mut self, causes: &'static [Cause]) -> Self {
         self.0.explains = causes;
+        self
+    }
+
+    /// Whether its signs are so rare, or so measured, that it holds against what the wording of the evidence resembles.
+    #[must_use]
+    pub fn outright(mut self, is_outright: bool) -> Self {
+        self.0.is_outright = is_outright;
         self
     }
 

@@ -84,11 +84,14 @@ fn is_silent_on_failure(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
         && scene.failure().first().is_some()
 }
 
-/// Whether what a rule read is more than what words resemble: in a line or two, or of a rank that a line names.
+/// Whether what a rule read is more than what words resemble: in a line or two, or of a rank that a line names, or by signs that
+/// are rare or measured.
 fn outweighs_words(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
     let is_strong = |first: &Finding| weigh::is_decisive(first) && first.weight > Weight::Symptom;
     let has_few = scene.likeness().n_words() < weigh::FEW_WORDS;
-    has_few && by_rules.findings.first().is_some_and(is_strong) || names_rank(scene, by_rules)
+    let is_outright = |first: &Finding| weigh::is_decisive(first) && first.is_outright;
+    let first = by_rules.findings.first();
+    has_few && first.is_some_and(is_strong) || first.is_some_and(is_outright) || names_rank(scene, by_rules)
 }
 
 /// The verdict by the likeliest candidate.

@@ -236,6 +236,9 @@ struct Join<'r> {
     gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
     /// Ranks that their launcher saw end by SIGKILL, and when.
     killed: Vec<(Who, WallTime)>,
+    /// The only rank that its launcher saw end by SIGKILL, where the kernel killed one process only, and no record of the rank
+    /// shows when it ended.
+    only_killed: Option<Who>,
     /// Until when, ns, each rank is known to have gone on by the ring of its plugin.
     lived: BTreeMap<Rank, i64>,
     /// When each rank ended an operation of NCCL last, or itself with exit code 0, by its ring.
@@ -251,6 +254,25 @@ struct Join<'r> {
     numbered: BTreeSet<Pid>,
     /// Something of the job says that it failed.
     has_failed: bool,
+}
+
+/// See [`Join::only_killed`].
+fn only_killed(case: &Case, roster: &Roster) -> Option<Who> {
+    let is_kill = |o: &&Observation| matches!(&o.fact, Fact::Kernel(event) if matches!(event.kind, KernelEventKind::OomKill(_)));
+    let is_of_recorder = |o: &Observation| matches!(o.fact, Fact::Ring(_));
+    if case.observations.iter().filter(is_kill).count() != 1 || case.observations.iter().any(is_of_recorder) {
+        return None;
+    }
+    let ends = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Torch(event) if kill(event).is_some() => {
+            let rank = o.who.rank.or_else(|| roster.culprit(&o.who).rank)?;
+            Some((rank, o.who.clone()))
+        }
+        _ => None,
+    });
+    let ends: BTreeMap<Rank, Who> = ends.collect();
+    let (rank, who) = ends.iter().next().filter(|_| ends.len() == 1)?;
+    Some(Who { rank: Some(*rank), ..who.clone() })
 }
 
 impl<'r> Join<'r> {
@@ -286,6 +308,7 @@ impl<'r> Join<'r> {
             let first = ranks.next()?;
             ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
         };
+        let only_killed = only_killed(case, roster);
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
             Fact::Torch(event) if kill(event) == Some(KillReport::Line) => {
                 let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
@@ -331,6 +354,7 @@ impl<'r> Join<'r> {
             hosts,
             gpus,
             killed,
+            only_killed,
             lived,
             worked,
             boots,
@@ -443,6 +467,18 @@ impl<'r> Join<'r> {
         if matches!(event.kind, KernelEventKind::OomKill(_))
             && name_of(&event.kind).is_none_or(trains)
             && let Some(who) = self.killed_at(observation, None)
+        {
+            let about = self.roster.culprit(who);
+            culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
+            return (Bond::Process, culprit);
+        }
+        // The same where the log has no time of day and no process of the job is known by number: the only kill that the log has, and
+        // the only rank that died so.
+        if matches!(event.kind, KernelEventKind::OomKill(_))
+            && observation.at.is_none()
+            && self.roster.members.iter().all(|m| m.pid.is_none())
+            && name_of(&event.kind).is_some_and(trains)
+            && let Some(who) = &self.only_killed
         {
             let about = self.roster.culprit(who);
             culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };

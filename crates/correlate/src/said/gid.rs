@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 /// Bits of a subnet of a RoCE rail, as NCCL assumes by default (`NCCL_IB_SUBNET_PREFIX_LEN`).
 const IPV4_PREFIX: u32 = 24;
 
-/// Whether the two are in different subnets. Link-local GIDs do not show it.
+/// Whether the two are in different subnets. Link-local GIDs do not show it; nor do two families, of which one was chosen by a
+/// wrong index.
 pub fn apart(a: Ipv6Addr, b: Ipv6Addr) -> bool {
     match (a.to_ipv4_mapped(), b.to_ipv4_mapped()) {
         (Some(a), Some(b)) => u32::from(a) >> (32 - IPV4_PREFIX) != u32::from(b) >> (32 - IPV4_PREFIX),
@@ -14,7 +15,7 @@ pub fn apart(a: Ipv6Addr, b: Ipv6Addr) -> bool {
             let link_local = |g: Ipv6Addr| g.segments()[0] == 0xfe80;
             !link_local(a) && !link_local(b) && prefix(a) != prefix(b)
         }
-        _ => true,
+        _ => false,
     }
 }
 
@@ -34,6 +35,7 @@ mod tests {
             ("::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
             ("fd00:5:4::22", "fd00:5:4::1f", false),
             ("fe80::1", "fe80::2", false),
+            ("fe80::4ebb:47ff:fe2c:91d3", "::ffff:10.0.0.1", false),
         ] {
             let pair = a.parse().ok().zip(b.parse().ok());
             assert_eq!(pair.map(|(a, b)| apart(a, b)), Some(is_apart), "{a} {b}");

@@ -106,6 +106,15 @@ impl StagedCase {
         self.kernel("", KernelEventKind::OomKill(kill.into()))
     }
 
+    /// The last statement is of a log whose lines have no time of day.
+    #[must_use]
+    pub fn without_time(mut self) -> Self {
+        if let Some(last) = self.case.observations.last_mut() {
+            last.at = None;
+        }
+        self
+    }
+
     /// A kernel log of `node0` whose last line is of this second.
     pub fn covers(self, last_s: i64) -> Self {
         let last_at = Some(WallTime { ns: last_s * 1_000_000_000, error_ns: 0, has_year: true });

@@ -90,7 +90,8 @@ impl LineReader for BenchReader {
         }
         match first {
             b'#' | b'0'..=b'9' | b'$' | b'+' => {}
-            b'N' if self.open.is_some() => {}
+            // Releases before 2.0 print their sums without a mark.
+            b'N' | b'O' | b'A' if self.open.is_some() => {}
             b'>' | b'(' | b'T' | b'F' | b't' | b'E' | b'V' => {
                 return std::str::from_utf8(body).is_ok_and(|text| self.copies.line(text, line, sink));
             }
@@ -103,6 +104,7 @@ impl LineReader for BenchReader {
             b'#' => self.heading(text, line, sink) || self.shell(text, line, sink),
             b'0'..=b'9' => self.row(text, line, sink) || self.status(text, line, sink),
             b'N' => self.version(text, line, sink),
+            b'O' | b'A' => self.heading(text, line, sink) || self.shell(text, line, sink),
             _ => self.shell(text, line, sink),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
+use ringleader_model::{Fact, GpuForm, GpuRow, GpuTable, Host, NoteKind, SourceKind, WallTime};
 
 use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, clock, shell};
 
@@ -96,6 +96,8 @@ pub(crate) struct GpuReader {
     host: Option<Host>,
     /// Columns that the command in this line asks for.
     asked: Option<(u32, Vec<String>)>,
+    /// The line of a command that queries everything, or some sections.
+    queried: Option<u32>,
     /// The line that comes may lack its end.
     is_cut: bool,
 }
@@ -203,7 +205,8 @@ impl LineReader for GpuReader {
 
     fn awake_until(&self) -> u32 {
         let is_open = self.open.is_some() || self.service.as_ref().is_some_and(service::Service::is_status);
-        if is_open { u32::MAX } else { self.asked.as_ref().map_or(0, |(number, _)| number.saturating_add(1)) }
+        let asked = self.asked.as_ref().map(|(number, _)| *number).max(self.queried);
+        if is_open { u32::MAX } else { asked.map_or(0, |number| number.saturating_add(1)) }
     }
 
     fn next_is_cut(&mut self) {
@@ -232,8 +235,19 @@ impl GpuReader {
         false
     }
 
-    /// The first row below a command that names the columns.
+    /// The first row below a command that names the columns, or that queries: people cut off the heading of the only GPU.
     fn answer(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let below = |number: u32| line.number == number.saturating_add(1);
+        if self.queried.take().is_some_and(below)
+            && let Some(text) = std::str::from_utf8(line.body).ok().filter(|text| query::is_section(text))
+        {
+            self.open(GpuForm::Query, GpuOutputForm::Query(query::Query::default()), line, sink);
+            if let Some(open) = &mut self.open {
+                open.fact.gpus.push(GpuRow { line: line.number, ..GpuRow::default() });
+            }
+            self.go_on_same(line, text);
+            return true;
+        }
         let Some((number, columns)) = self.asked.take() else { return false };
         let text = std::str::from_utf8(line.body).ok().filter(|_| line.number == number.saturating_add(1));
         let Some((text, csv)) = text.and_then(|text| Some((text, csv::Csv::below(&columns, text)?))) else {
@@ -309,6 +323,7 @@ impl GpuReader {
         }
         let Ok(text) = std::str::from_utf8(line.body) else { return };
         self.asked = csv::asked(text).map(|columns| (line.number, columns));
+        self.queried = shell::command(text).filter(|c| query::is_asked(c)).map(|_| line.number);
         if memchr::memchr(b'@', line.body).is_none() {
             return;
         }

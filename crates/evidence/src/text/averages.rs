@@ -28,6 +28,8 @@ const MIN_ROWS: usize = 3;
 const BUSY: f64 = 0.8;
 /// Share of the host's time from which something counts.
 const LEAST: f64 = 0.15;
+/// The same for calls that copy: each pass of an optimizer has some.
+const LEAST_COPY_CALLS: f64 = 0.3;
 /// The same for everything that leads to launches together.
 const LEAST_HOST: f64 = 0.5;
 /// Calls of communication, and the mean time of one, us, that are many and small.
@@ -58,6 +60,8 @@ struct Sums {
     loading: f64,
     allocator: f64,
     copies: f64,
+    /// What the host spends on asking for copies one by one.
+    copy_calls: f64,
     launching: f64,
     operators: f64,
     comm_calls: f64,
@@ -236,6 +240,9 @@ impl Sums {
             self.allocator += own;
         } else if has(&["memcpy htod", "memcpy dtoh"]) {
             self.copies += gpu;
+        } else if has(&["memcpyasync", "aten::_to_copy", "aten::copy_"]) || lower == "aten::to" {
+            self.copy_calls += own;
+            self.operators += own;
         } else if has(&["launchkernel", "graphlaunch"]) {
             self.launching += own;
         } else if has(&["c10d::", "record_param_comms"]) {
@@ -264,6 +271,9 @@ impl Sums {
         let (most, id) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
         if most >= LEAST {
             return Some(id);
+        }
+        if of(self.copy_calls) >= LEAST_COPY_CALLS {
+            return Some(ids::AVERAGES_SHOW_COPIES);
         }
         let host = self.launching + self.operators + self.comm_host;
         (of(host) >= LEAST_HOST).then_some(ids::AVERAGES_SHOW_HOST)
@@ -319,6 +329,21 @@ mod tests {
         assert_eq!(shown(&frees, 1.5, 0.4), Some("averages-show-allocator"));
         let copies = ["Memcpy HtoD (Pageable -> Device)  0.00%  0.000us  0.000us  700.0ms  40"];
         assert_eq!(shown(&copies, 1.5, 0.9), Some("averages-show-copies"));
+        let many = [
+            "aten::to  7.77%  116ms  786ms  0.000us  10359",
+            "aten::_to_copy  12.61%  189ms  657ms  0.000us  10348",
+            "aten::copy_  9.10%  136ms  331ms  0.000us  10428",
+            "cudaMemcpyAsync  10.41%  156ms  173ms  0.000us  10422",
+            "cudaLaunchKernel  8.04%  120ms  133ms  0.000us  27226",
+        ];
+        assert_eq!(shown(&many, 1.5, 0.8), Some("averages-show-copies"));
+        // A few copies beside many kernels.
+        let few = [
+            "aten::copy_  9.10%  136ms  331ms  0.000us  1042",
+            "aten::mul  25.0%  375ms  400ms  60ms  90000",
+            "cudaLaunchKernel  40.0%  600ms  600ms  0.000us  391220",
+        ];
+        assert_eq!(shown(&few, 1.5, 0.4), Some("averages-show-host"));
         let small = [
             "c10d::allreduce_  30.0%  450.0ms  600.0ms  0.000us  12160",
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL  0.00%  0.000us  0.000us  291.8ms  12160",

@@ -16,6 +16,8 @@ static TELLING: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
     ["WARN", "dlerror", "NET : ", "maxSharedMem", ":172.17.0.", "libibverbs"]
         .map(|word| Finder::new(word.as_bytes()))
 });
+/// What `jax.distributed` waits for a heartbeat by default, seconds.
+const HEARTBEAT_S: f64 = 100.0;
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 4 << 10;
 
@@ -55,6 +57,12 @@ impl SignReader {
         if is_early && taken.is_none() && mixes_alphabets(line.body) {
             self.room.extend(sign::get(sign::ids::MIXED_ALPHABETS));
         }
+        if compiles_for_minutes(&text) {
+            self.room.extend(sign::get(sign::ids::COMPILES_FOR_MINUTES));
+        }
+        if is_led_elsewhere(&text) {
+            self.room.extend(sign::get(sign::ids::MASTER_IS_ANOTHER_NODE));
+        }
         for row in &self.room {
             if let Some(known) = self.found.iter_mut().find(|f| f.sign.id == row.id) {
                 known.sign.count = known.sign.count.saturating_add(1);
@@ -78,6 +86,34 @@ impl SignReader {
     }
 }
 
+/// Whether a node that is not the first one was told to go to itself: `[NODE-2(node14)] torchrun … --node_rank 2 --master_addr node14 …`.
+/// The store is in the first node's launcher.
+fn is_led_elsewhere(text: &str) -> bool {
+    let value = |names: [&str; 2]| {
+        let (_, behind) = names.iter().find_map(|name| text.split_once(name))?;
+        behind.trim_start_matches(['=', ' ']).split_ascii_whitespace().next()
+    };
+    let rank = || value(["--node_rank", "--node-rank"])?.parse::<u32>().ok();
+    let own = || {
+        let master = value(["--master_addr", "--master-addr"])?;
+        let head = text.split("--").next()?;
+        let mut words = head.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.' | '_'));
+        Some(master.len() > 2 && words.any(|word| word == master))
+    };
+    rank().is_some_and(|rank| rank > 0) && !text.contains("rdzv") && own() == Some(true)
+}
+
+/// Whether a line says that XLA compiled for longer than JAX's coordinator waits for a heartbeat by default:
+/// `Finished XLA compilation of jit(train_step) in 327.116 sec`.
+fn compiles_for_minutes(text: &str) -> bool {
+    let seconds = || {
+        let (_, behind) = text.split_once("XLA compilation of ")?;
+        let (_, time) = behind.rsplit_once(" in ")?;
+        time.trim_end().strip_suffix(" sec")?.parse::<f64>().ok()
+    };
+    seconds().is_some_and(|seconds| seconds >= HEARTBEAT_S)
+}
+
 /// Whether a Latin and a Cyrillic letter, both small, stand side by side: so does nobody write, and models do whose numbers are
 /// wrong.
 fn mixes_alphabets(line: &[u8]) -> bool {
@@ -95,7 +131,29 @@ fn mixes_alphabets(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::mixes_alphabets;
+    use super::{compiles_for_minutes, is_led_elsewhere, mixes_alphabets};
+
+    #[test]
+    fn a_node_that_is_told_to_go_to_itself() {
+        let line = |host: &str, rank: u32| {
+            format!(
+                "[NODE-{rank}({host})] torchrun --nnodes 4 --node_rank {rank} --master_addr node14 --master_port 29511 main.py"
+            )
+        };
+        assert!(is_led_elsewhere(&line("node14", 2)));
+        // The first node is where the others go; another one is told to go there.
+        assert!(!is_led_elsewhere(&line("node14", 0)));
+        assert!(!is_led_elsewhere(&line("node16", 3)));
+    }
+
+    #[test]
+    fn a_compilation_that_outlasts_heartbeats() {
+        let line =
+            |time| format!("dispatch.py:182] Finished XLA compilation of jit(train_step) in {time} sec");
+        assert!(compiles_for_minutes(&line("327.116")));
+        assert!(!compiles_for_minutes(&line("31.402")));
+        assert!(!compiles_for_minutes("Finished tracing + transforming train_step in 327.116 sec"));
+    }
 
     #[test]
     fn words_of_two_alphabets() {

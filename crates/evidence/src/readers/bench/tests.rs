@@ -144,6 +144,21 @@ False
 ";
 
     #[test]
+    fn sums_without_a_mark() {
+        let wrong = |text: &str| {
+            let read = read("bench", text.as_bytes());
+            read.observations.iter().find_map(|o| match &o.fact {
+                ringleader_model::Fact::Bench(run) => run.out_of_bounds.map(|(_, n)| n),
+                _ => None,
+            })
+        };
+        let run = "# Using devices\n#   Rank  0 on gk45 device  0 [0x04] Tesla P100-PCIE-16GB\n";
+        assert_eq!(wrong(&format!("{run} Out of bounds values : 24 FAILED\n")), Some(24));
+        // Nothing shows that it is of this test.
+        assert_eq!(wrong(" Out of bounds values : 24 FAILED\n"), None);
+    }
+
+    #[test]
     fn what_a_cut_file_says_the_whole_says_too() {
         let whole = read("bench", RUN.as_bytes());
         for cut in 0..RUN.len() {

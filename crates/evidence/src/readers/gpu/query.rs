@@ -29,6 +29,20 @@ pub(super) fn gpu_heading(text: &str) -> Option<PciAddress> {
     address.contains(':').then(|| PciAddress::parse(address))?
 }
 
+/// Whether a command prints the sections of a query as they are: of several GPUs `grep` leaves lines that nothing tells apart.
+pub(super) fn is_asked(command: &str) -> bool {
+    let mut words = command.split_ascii_whitespace().skip_while(|word| !word.ends_with("nvidia-smi"));
+    words.next().is_some()
+        && command.split_ascii_whitespace().any(|word| matches!(word, "-q" | "--query"))
+        && !command.contains('|')
+}
+
+/// Whether a line is one of a GPU's section, at its first level.
+pub(super) fn is_section(text: &str) -> bool {
+    let name = text.strip_prefix("    ").unwrap_or_default();
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && (name.contains(" : ") || !name.contains(':'))
+}
+
 impl Query {
     pub(super) fn line(&mut self, table: &mut GpuTable, text: &str, line: u32) -> bool {
         if let Some(pci) = gpu_heading(text) {

@@ -52,6 +52,25 @@ Mon Mar  4 08:21:32 2024
 ";
 
 #[test]
+fn sections_without_their_heading() {
+    let clocks = |command: &str| {
+        let text = format!(
+            "$ {command}\n    Performance State                      : P0\n    Clocks\n        SM                                 : 721 MHz\n    Max Clocks\n        SM                                 : 3003 MHz\n"
+        );
+        let read = read("gpu", text.as_bytes());
+        let gpus = read.observations.iter().find_map(|o| match &o.fact {
+            Fact::Gpus(table) => table.gpus.first().cloned(),
+            _ => None,
+        });
+        gpus.map(|gpu| (gpu.sm_clock_mhz, gpu.sm_clock_max_mhz))
+    };
+    assert_eq!(clocks("nvidia-smi -q -d CLOCK,PERFORMANCE"), Some((Some(721), Some(3_003))));
+    // Lines that somebody picked may be of several GPUs.
+    assert_eq!(clocks("nvidia-smi -q | grep -A1 Clocks"), None);
+    assert_eq!(clocks("cat clocks.txt"), None);
+}
+
+#[test]
 fn what_is_said_in_place_of_a_table() {
     for text in [
         "Unable to determine the device handle for GPU 0000:1B:00.0: Unknown Error",

@@ -10,7 +10,8 @@
 //! # Evidence
 //!
 //! `HW Slowdown`, `HW Thermal Slowdown` or `HW Power Brake Slowdown` active on a GPU that works; `SW Thermal Slowdown`
-//! or a lower power limit than the peers', together with a clock far below theirs; a test of dcgmi that says so.
+//! or a lower power limit than the peers', together with a clock far below theirs; a test of dcgmi that says so; a busy GPU
+//! with a clock far below its own highest one, for which the driver gives no reason.
 //!
 //! # What looks like it but is not
 //!
@@ -56,6 +57,13 @@ const FAR_RATIO: f32 = 0.6;
 const LIMIT_RATIO: f32 = 0.9;
 /// A power limit this far below the board's own costs speed.
 const SET_RATIO: f32 = 0.75;
+/// A busy GPU whose clock is below this part of its highest one is held down, whatever the driver says: full load at the power
+/// limit leaves more than half.
+const OWN_RATIO: f32 = 0.4;
+/// A GPU that works all the time.
+const FULL_PCT: f32 = 90.0;
+/// Somebody asked for these clocks, or nothing runs.
+const WANTED: u64 = ClockReasons::USER | ClockReasons::IDLE | ClockReasons::DISPLAY;
 /// Hardware pulls the clocks down.
 const HARDWARE: u64 = ClockReasons::HW_SLOWDOWN | ClockReasons::HW_THERMAL | ClockReasons::HW_POWER_BRAKE;
 /// A title fits one line.
@@ -68,6 +76,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     if all.is_empty() && health::trouble(scene).is_none() {
         all = capped(scene);
+    }
+    if all.is_empty() && scene.failure().first().is_none() {
+        all = far_below_its_own(scene);
     }
     let draft = match Shown::from(scene, all) {
         Some(shown) => {
@@ -110,6 +121,29 @@ fn capped<'s, 'a>(scene: &'s Scene<'a>) -> Vec<(&'s SeenGpu<'a>, String)> {
         })
     };
     scene.gpus().tables().flatten().filter_map(of).collect()
+}
+
+/// Busy GPUs with a clock far below their own highest one: all of a machine may be so, and then no peer shows it.
+fn far_below_its_own<'s, 'a>(scene: &'s Scene<'a>) -> Vec<(&'s SeenGpu<'a>, String)> {
+    let of = |gpu: &'s SeenGpu<'a>| {
+        let row = gpu.row;
+        let (clock, most) = (row.sm_clock_mhz? as f32, row.sm_clock_max_mhz? as f32);
+        let is_wanted = row.clock_reasons.is_some_and(|reasons| reasons.any(WANTED));
+        let pct = scene.gpus().seen.iter().filter(|other| is_one(gpu, other));
+        let pct = pct.filter_map(|other| other.row.utilization_pct).fold(0.0_f32, f32::max);
+        (clock < most * OWN_RATIO && !is_wanted && pct >= FULL_PCT).then(|| {
+            (gpu, format!("it runs at {clock:.0} of {most:.0} MHz while it is {pct:.0} % busy, and the driver names no reason"))
+        })
+    };
+    scene.gpus().seen.iter().filter_map(of).collect()
+}
+
+/// Whether two rows show one GPU: the only one of its machine, where an output does not name it.
+fn is_one(a: &SeenGpu<'_>, b: &SeenGpu<'_>) -> bool {
+    let is_only = |gpu: &SeenGpu<'_>| gpu.table.gpus.len() == 1;
+    std::ptr::eq(a.row, b.row)
+        || a.is_same(b)
+        || is_only(a) && is_only(b) && a.observation.who.host == b.observation.who.host
 }
 
 /// Why the clocks of this GPU are down, if they are.
@@ -247,6 +281,24 @@ mod tests {
         // It costs little, or is the board's own.
         StagedCase::new().shows(set(230.0, 1_800)).silent(&RULE);
         StagedCase::new().shows(set(370.0, 1_035)).silent(&RULE);
+    }
+
+    #[test]
+    fn a_clock_far_below_its_own() {
+        let at = |mhz: u32, pct: f32, reasons: u64| {
+            gpus(1, |_, row| {
+                busy(row, mhz, reasons);
+                row.sm_clock_max_mhz = Some(3_003);
+                row.utilization_pct = Some(pct);
+            })
+        };
+        StagedCase::new().shows(at(721, 96.0, 0)).expect(&RULE, &["gpu-throttled"]);
+        // It is not busy; it does what somebody asked for; full load costs some.
+        StagedCase::new().shows(at(721, 40.0, 0)).silent(&RULE);
+        StagedCase::new().shows(at(721, 96.0, ClockReasons::USER)).silent(&RULE);
+        StagedCase::new().shows(at(1_700, 96.0, 0)).silent(&RULE);
+        // What failed has another reason.
+        StagedCase::new().two_ranks().failed(1, -9, true).shows(at(721, 96.0, 0)).silent(&RULE);
     }
 
     #[test]

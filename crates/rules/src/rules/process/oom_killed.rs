@@ -174,6 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_log_without_a_time_of_day() {
+        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
+        let job = |name: &str| {
+            let stage = StagedCase::new().torch(Some(5), exit.clone(), "exited on signal 9 (Killed)");
+            stage.oom(77_123, name).without_time()
+        };
+        job("pt_main_thread").expect(&RULE, &["oom-killed 5"]);
+        // Another program, and two kills of which one may be of another day: nobody is named.
+        let names_nobody = |stage: StagedCase| stage.finding(&RULE).culprits.iter().all(|c| c.rank.is_none());
+        assert!(names_nobody(job("java")));
+        assert!(names_nobody(job("pt_main_thread").oom(4_711, "pt_main_thread").without_time()));
+    }
+
+    #[test]
     fn two_nodes_with_the_same_numbers() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };

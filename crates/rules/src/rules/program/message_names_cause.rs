@@ -135,7 +135,7 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: MessageRow
         let command = format!("ringleader explain {}", cause.id());
         draft.advise_made(Impact::Harmless, "read what is known about this cause", Some(command))
     } else {
-        draft.advise(Impact::Harmless, row.action())
+        draft.advise(row.impact(), row.action())
     };
     draft.build()
 }

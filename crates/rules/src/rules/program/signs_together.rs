@@ -53,6 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .culprits(culprits(scene, row))
                 .evidence(evidence)
                 .explains(row.over)
+                .outright(row.outright)
                 .advise_all(row.advice);
             findings.extend(draft.build());
         }
@@ -91,6 +92,34 @@ mod tests {
     }
 
     #[test]
+    fn what_rare_signs_show() {
+        signs(&["sockets-used", "efa-is-there", "several-nodes-asked"]).expect(&RULE, &["wrong-transport"]);
+        // One machine needs no network.
+        signs(&["sockets-used", "efa-is-there"]).silent(&RULE);
+        signs(&["fewer-shards-than-ranks", "gpus-spin"]).expect(&RULE, &["uneven-inputs"]);
+        signs(&["compilers-at-work", "start-took-too-long"]).expect(&RULE, &["timeout-too-short"]);
+        signs(&["compiles-for-minutes", "coordinator-heartbeat-lost"]).expect(&RULE, &["timeout-too-short"]);
+        signs(&["daemons-of-mpirun-report", "broken-off-by-hand"]).expect(&RULE, &["launcher-failure"]);
+        signs(&["coordinator-not-reached", "firewall-rules-shown", "peer-answers-ping"])
+            .expect(&RULE, &["firewall-or-port"]);
+        // Nothing shows that the machines reach each other.
+        signs(&["coordinator-not-reached", "firewall-rules-shown"]).silent(&RULE);
+        signs(&["other-program-on-the-gpu", "engine-is-starting"]).expect(&RULE, &["gpu-busy"]);
+        signs(&["other-program-on-the-gpu", "engine-is-starting", "engine-is-up"]).silent(&RULE);
+        signs(&["master-is-another-node", "note-stands-still"]).expect(&RULE, &["rank-env-misconfigured"]);
+        signs(&["extension-build-not-done", "some-gpus-rest"]).expect(&RULE, &["stuck-outside-collective"]);
+        signs(&["extension-build-not-done", "some-gpus-rest", "extension-is-built"]).silent(&RULE);
+    }
+
+    #[test]
+    fn which_conclusions_stand_outright() {
+        let is_outright = |ids: &[&'static str]| signs(ids).finding(&RULE).is_outright;
+        assert!(is_outright(&["compilers-at-work", "start-took-too-long"]));
+        // A limit of shared memory and a crash have other reasons, too.
+        assert!(!is_outright(&["shm-of-64-mb", "bus-error"]));
+    }
+
+    #[test]
     fn each_alone_is_ordinary() {
         let alone = [
             "acs-redirects",
@@ -104,6 +133,22 @@ mod tests {
             "bridge-bootstrap",
             "shm-object-fails",
             "few-files-allowed",
+            "efa-is-there",
+            "fewer-shards-than-ranks",
+            "gpus-spin",
+            "compilers-at-work",
+            "start-took-too-long",
+            "daemons-of-mpirun-report",
+            "broken-off-by-hand",
+            "firewall-rules-shown",
+            "coordinator-not-reached",
+            "compiles-for-minutes",
+            "coordinator-heartbeat-lost",
+            "other-program-on-the-gpu",
+            "master-is-another-node",
+            "shared-seed-wait",
+            "extension-build-not-done",
+            "some-gpus-rest",
         ];
         for id in alone {
             signs(&[id]).silent(&RULE);
