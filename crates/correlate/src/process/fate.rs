@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::program::may_train;
-use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
+use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal, is_exit_by};
 use ringleader_model::{
     Case, Evidence, Fact, Observation, ProcessRow, Rank, SourceKind, TorchEvent, WallTime,
 };
@@ -234,7 +234,7 @@ impl Fates {
             conditions,
             has_escalated: has_escalated(case),
             has_rank_timed_out,
-            gave_up: gave_up(case, roster),
+            gave_up: gave_up(case, roster, conditions),
         };
         let of_rank = |(rank, condition): (Rank, &Condition)| (rank, judge.fate(rank, condition));
         Self {
@@ -371,13 +371,17 @@ struct Judge<'s, 'a> {
 const GIVES_UP: [&str; 3] =
     ["jax-coord-terminating", "jax-coord-coordinator-died-old", "xla-clique-terminate"];
 
-/// Ranks that say so.
-fn gave_up(case: &Case, roster: &Roster) -> BTreeSet<Rank> {
+/// Ranks that say so. Where it is not known which process says it, it is of the only rank that ended by SIGABRT.
+fn gave_up(case: &Case, roster: &Roster, conditions: &Conditions) -> BTreeSet<Rank> {
     let says = |o: &&Observation| match &o.fact {
         Fact::Said(said) => said.rows.iter().any(|row| GIVES_UP.contains(row)),
         _ => false,
     };
-    case.observations.iter().filter(says).filter_map(|o| roster.speaker(o)).collect()
+    let aborted = |c: &Condition| c.exit.as_ref().is_some_and(|exit| is_exit_by(exit.code, SIGABRT));
+    let mut aborts = conditions.all().filter(|(_, c)| aborted(c)).map(|(rank, _)| rank);
+    let only = aborts.next().filter(|_| aborts.next().is_none());
+    let speaker = |o: &Observation| roster.speaker(o).or(only.filter(|_| o.who.pid.is_none()));
+    case.observations.iter().filter(says).filter_map(speaker).collect()
 }
 
 impl Judge<'_, '_> {
@@ -519,6 +523,9 @@ mod tests {
         assert!(crashed(ends()));
         assert!(!crashed(ends().says(ringleader_model::Who::rank(0), says)));
         assert!(crashed(ends().says(ringleader_model::Who::rank(1), says)));
+        // Nobody signed it: of one abort it is the reason, of two nobody knows which.
+        assert!(!crashed(ends().says(ringleader_model::Who::default(), says)));
+        assert!(crashed(ends().failed(1, -6, false).says(ringleader_model::Who::default(), says)));
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! # Evidence
 //!
 //! `no socket interface found`; gloo that falls back to loopback and then cannot connect to 127.x on another host;
-//! a bootstrap address on loopback or a container bridge while other hosts use a real one.
+//! a bootstrap address on loopback or a container bridge while other hosts use a real one; a host that finds none of the
+//! devices of `NCCL_IB_HCA` where another one uses them.
 //!
 //! # What looks like it but is not
 //!
@@ -68,7 +69,57 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if findings.is_empty() {
         findings.extend(interface_of_one_host(scene));
     }
+    if findings.is_empty() && scene.has_failed() {
+        findings.extend(devices_of_one_host(scene));
+    }
     Outcome::from_findings(findings)
+}
+
+/// Hosts on which NCCL found none of the devices of `NCCL_IB_HCA` and fell back to sockets, while another host uses those of the
+/// same list: names and cables differ among hosts, and one list was given to all.
+fn devices_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
+    let all: Vec<(&NcclProcess, &str)> = scene
+        .nccl_logs()
+        .flat_map(|(_, log)| {
+            let named = log.settings.iter().filter(|s| &*s.name == "NCCL_IB_HCA");
+            named.filter_map(|s| Some((log.processes.get(s.process as usize)?, s.value.trim())))
+        })
+        .filter(|(_, devices)| !devices.is_empty() && !devices.starts_with('^'))
+        .collect();
+    let is_without = |process: &NcclProcess| process.socket_devices.is_some() && process.ib_devices.is_none();
+    let (without, with): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .filter(|(p, _)| p.who.host.is_some() && (is_without(p) || p.ib_devices.is_some()))
+        .partition(|(p, _)| is_without(p));
+    let uses = |lost: &(&NcclProcess, &str)| {
+        with.iter().copied().find(|(p, devices)| *devices == lost.1 && p.who.host != lost.0.who.host)
+    };
+    let (used, _) = without.iter().find_map(uses)?;
+    let culprits = without.iter().filter(|lost| uses(lost).is_some()).fold(Vec::new(), |mut all, (p, _)| {
+        add_culprit(&mut all, scene.culprit(&p.who));
+        all
+    });
+    let cited = |process: &NcclProcess, text: String| {
+        Some(Evidence { cite: process.devices_at.or(process.first)?, text, kind: SourceKind::NcclLog })
+    };
+    let lost = without.iter().filter_map(|(p, _)| cited(p, "no device; sockets are used".to_owned()));
+    let found = cited(used, format!("Using {}", used.ib_devices.as_deref().unwrap_or_default()));
+    Draft::new(
+        RULE.id,
+        Cause::WrongInterface,
+        format!("{} has none of the devices of NCCL_IB_HCA that its peer uses", who(&culprits)),
+    )
+    .weight(Weight::Stated)
+    .confidence(Confidence::Medium)
+    .culprits(culprits)
+    .evidence(lost.take(2).chain(found))
+    .advise_command(Impact::Harmless, "compare which ports are up on each host", "ibdev2netdev; ip -br addr")
+    .advise_command(
+        Impact::Harmless,
+        "set the list on each host by its own ports, or leave it to NCCL",
+        "unset NCCL_IB_HCA",
+    )
+    .build()
 }
 
 /// What the failing process was set to use.
@@ -232,6 +283,26 @@ mod tests {
             .warn("bootstrap.cc:114", "Bootstrap : no socket interface found");
         stage.expect(&RULE, &["wrong-interface 2"]);
         assert!(stage.finding(&RULE).title.contains("ib0"));
+    }
+
+    #[test]
+    fn devices_that_are_up_on_one_host_only() {
+        let job = |second: &str, fails: bool| {
+            let of = |stage: StagedCase, host: &str, pid, rank, devices: Option<&'static str>, hca: &str| {
+                let stage = stage.process(host, pid, Some(rank)).about(|p| match devices {
+                    Some(devices) => p.ib_devices = Some(devices.into()),
+                    None => p.socket_devices = Some("[0]eth0:10.0.0.2<0>".into()),
+                });
+                stage.setting("NCCL_IB_HCA", hca)
+            };
+            let stage = of(StagedCase::new(), "node0", 7, 0, Some("[0]rocep1s0f0:1/RoCE"), "rocep1s0f0");
+            let stage = of(stage, "node1", 8, 1, None, second);
+            if fails { stage.failed(1, 1, true) } else { stage }
+        };
+        job("rocep1s0f0", true).expect(&RULE, &["wrong-interface 1"]);
+        // It has a list of its own; nothing failed.
+        job("rocep1s0f1", true).silent(&RULE);
+        job("rocep1s0f0", false).silent(&RULE);
     }
 
     #[test]
