@@ -6,8 +6,7 @@
 //! [`verdict`] collects all findings; `overcome`, `unexplained`, `weigh`, `settle`, `blame` and `picture` get them from
 //! it.
 //!
-//! How a program words a message belongs in `ringleader_knowledge::wording`, not in a rule. `waited_in_vain`,
-//! `loss_is_nan`, `wrong_interface` and `port_counters` still match words of their own.
+//! How a program words a message belongs in `ringleader_knowledge::wording`, not in a rule.
 //! Two rules still use a function of another: `stuck_outside_collective` asks `unseen_collective` whether it explains a
 //! suspect, and `interface_state` takes the advice of `wrong_interface`.
 
