@@ -13,6 +13,7 @@ mod ends;
 mod genre;
 mod hosts;
 mod json;
+mod not_a_number;
 mod ordinary;
 mod outliers;
 mod pace;

@@ -14,6 +14,7 @@ pub mod collective;
 pub mod command;
 pub mod conflict;
 pub mod cuda_error;
+pub mod driver;
 pub mod errno;
 pub mod event;
 pub mod export;

@@ -86,10 +86,11 @@ pub struct Refused {
     pub is_unrouted: bool,
 }
 
-/// NCCL: `Connect to 10.0.0.1<44217> failed : Connection timed out`, `connect to 10.0.0.1<44217> returned …`.
-pub fn cannot_connect(text: &str) -> bool {
-    text.contains("onnect to ")
-        && ["failed", "returned", "timed out", "timeout"].iter().any(|word| text.contains(word))
+/// NCCL: the address in `Connect to 10.0.0.1<44217> failed : Connection timed out`, `connect to 10.0.0.1<44217> returned …`.
+pub fn cannot_connect(text: &str) -> Option<&str> {
+    let (address, _) = text.split_once("onnect to ")?.1.split_once('<')?;
+    let has_failed = ["failed", "returned", "timed out", "timeout"].iter().any(|word| text.contains(word));
+    has_failed.then_some(address)
 }
 
 /// NCCL: `connect to 10.0.0.1<44444> returned No route to host`.

@@ -87,8 +87,10 @@ pub enum KernelEventKind {
     },
     /// A link changed its state.
     Link {
-        /// Network interface or verbs device.
+        /// Network interface or verbs device; the card's driver if none is named.
         interface: Box<str>,
+        /// The card's driver; empty if none is named.
+        driver: Box<str>,
         /// New state.
         state: LinkState,
         /// Kind of link.

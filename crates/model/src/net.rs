@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::{PciAddress, Pid};
+use crate::{Host, PciAddress, Pid};
 
 /// One output of a network tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,8 @@ pub enum NetFact {
     Fabric {
         /// Whether it is an error rather than a warning.
         is_error: bool,
+        /// The names in the path of its port: of the node, and of the system that it belongs to.
+        nodes: Vec<Host>,
         /// The text.
         text: Box<str>,
     },

@@ -39,12 +39,25 @@ pub struct SaidForm {
     pub signal: Option<i32>,
     /// Number of an errno.
     pub errno: Option<i32>,
-    /// Whether the value of a metric is not a number.
-    pub is_nan: bool,
+    /// The value of a metric is not a number.
+    pub nan: Option<NanLine>,
     /// Whether a result is marked as wrong.
     pub is_wrong: bool,
     /// Whether a launcher, scheduler or orchestrator reports the end of a task.
     pub is_end: bool,
+}
+
+/// A line in which the value of a metric is not a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NanLine {
+    /// Whether it shows values of a step: it names a loss, a step, an epoch.
+    pub is_of_step: bool,
+    /// Whether that value is a loss.
+    pub is_loss: bool,
+    /// Number of the step.
+    pub step: Option<u64>,
+    /// The rank in brackets at its end: `(local_rank 5)`.
+    pub at_end: Option<Rank>,
 }
 
 /// Strength of a form.

@@ -155,6 +155,8 @@ pub struct SchedulerEvent {
     pub subject: Box<str>,
     /// Node, if named.
     pub node: Option<Box<str>>,
+    /// The node is where the script ran, whatever nodes the job has.
+    pub is_of_script: bool,
     /// Process, if named.
     pub pid: Option<Pid>,
     /// Exit code or signal, if printed.

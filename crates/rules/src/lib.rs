@@ -6,8 +6,7 @@
 //! [`verdict`] collects all findings; `overcome`, `unexplained`, `weigh`, `settle`, `blame` and `picture` get them from
 //! it.
 //!
-//! How a program words a message belongs in `ringleader_knowledge::wording`, not in a rule. `waited_in_vain`,
-//! `loss_is_nan`, `wrong_interface` and `port_counters` still match words of their own.
+//! How a program words a message belongs in `ringleader_knowledge::wording`, not in a rule.
 
 mod blame;
 mod drafting;

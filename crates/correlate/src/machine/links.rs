@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::driver;
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
 use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
@@ -25,9 +26,6 @@ pub struct Used {
     /// Verbs device of each interface that a tool names with it (show_gids, `rdma link`).
     device_of: BTreeMap<String, BTreeSet<String>>,
 }
-
-/// Drivers of Ethernet cards that speak verbs.
-const VERBS_DRIVERS: [&str; 6] = ["mlx5_core", "mlx4_core", "bnxt_en", "irdma", "ice ", "qede"];
 
 impl Used {
     /// What NCCL's logs say.
@@ -148,17 +146,17 @@ pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Ve
     let lives = lives(logs);
     let unknown = LinkHistory::default();
     for event in logs.near() {
-        let (name, is_infiniband) = match &event.event.kind {
-            KernelEventKind::Link { interface, state: LinkState::Down, medium }
+        let (name, is_infiniband, driver) = match &event.event.kind {
+            KernelEventKind::Link { interface, driver, state: LinkState::Down, medium }
                 if *medium != LinkMedium::Bridge =>
             {
-                (&**interface, *medium == LinkMedium::InfiniBand)
+                (&**interface, *medium == LinkMedium::InfiniBand, driver)
             }
             KernelEventKind::NicTrouble {
                 driver,
                 interface,
                 trouble: NicTrouble::Dead | NicTrouble::Module,
-            } => (interface.as_deref().unwrap_or(driver), driver.starts_with("mlx")),
+            } => (interface.as_deref().unwrap_or(driver), driver.starts_with("mlx"), driver),
             _ => continue,
         };
         let life = lives.get(&link(event, name)).unwrap_or(&unknown);
@@ -168,8 +166,7 @@ pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Ve
         let verbs = used.is_verbs(name);
         let is_used = used.has(name) || verbs == Some(true);
         let is_infiniband = is_infiniband || verbs == Some(true);
-        let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
-        let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
+        let is_guess = used.has_roce && verbs.is_none() && !is_used && driver::has_verbs(driver);
         // Another card of the same logs does not concern the job.
         let is_foreign = has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
@@ -184,7 +181,7 @@ pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Ve
 /// The statement names an interface, rather than a card by its driver alone.
 fn is_named(event: &KernelStatement<'_>) -> bool {
     match &event.event.kind {
-        KernelEventKind::Link { interface, .. } => !interface.contains("_core") && &**interface != "bnxt_en",
+        KernelEventKind::Link { interface, driver, .. } => interface != driver,
         KernelEventKind::NicTrouble { interface, .. } => interface.is_some(),
         _ => false,
     }

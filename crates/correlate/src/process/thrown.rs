@@ -9,7 +9,9 @@
 
 use ringleader_knowledge::message::{self, MessageRow, Role};
 use ringleader_knowledge::wording;
-use ringleader_model::{Case, Cause, Evidence, Fact, Observation, Rank, SourceKind, TorchEvent};
+use ringleader_model::{
+    Case, Cause, Evidence, Fact, Observation, PythonException, Rank, SourceKind, TorchEvent,
+};
 
 use crate::who::roster::Roster;
 
@@ -43,6 +45,14 @@ fn one(mut all: impl Iterator<Item = Option<Thrown>>) -> Option<Thrown> {
     let first = all.next()??;
     let is_same = |other: Option<Thrown>| other.is_some_and(|other| other.cause == first.cause);
     all.all(is_same).then_some(first)
+}
+
+/// Rows of the message table that the message of an exception was printed from, the narrowest first.
+pub fn rows(raised: &PythonException) -> impl Iterator<Item = MessageRow> {
+    let text = format!("{}: {}", raised.class, raised.message);
+    let mut rows = Vec::new();
+    message::classify(&text, &mut rows);
+    rows.into_iter().map(|found| found.row).collect::<Vec<_>>().into_iter()
 }
 
 fn message_of(observation: &Observation) -> Option<&str> {

@@ -174,7 +174,7 @@ impl<'a> Stated<'a> {
         let by_row = self.rows.iter().map(|r| r.category()).find(|c| *c != Category::None);
         by_row.unwrap_or_else(|| {
             let form = |is: fn(&Said) -> bool| self.utterances.iter().any(|u| is(u.said));
-            if form(|s| s.form.is_nan || s.form.is_wrong) {
+            if form(|s| s.form.nan.is_some() || s.form.is_wrong) {
                 Category::Corruption
             } else if form(|s| s.form.signal.is_some() || s.form.exit.is_some_and(|e| !(0..128).contains(&e)))
             {
@@ -193,7 +193,7 @@ impl<'a> Stated<'a> {
                 || form.signal.is_some()
                 || form.exit.is_some()
                 || form.is_wrong
-                || form.is_nan
+                || form.nan.is_some()
         };
         self.utterances.iter().any(|u| is_end(u.said))
     }

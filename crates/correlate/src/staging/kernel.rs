@@ -130,7 +130,10 @@ impl StagedCase {
             _ => LinkState::Removed,
         };
         let medium = if infiniband { LinkMedium::InfiniBand } else { LinkMedium::Ethernet };
-        self.kernel("", KernelEventKind::Link { interface: interface.into(), state, medium })
+        self.kernel(
+            "",
+            KernelEventKind::Link { interface: interface.into(), driver: "".into(), state, medium },
+        )
     }
 
     /// A job of two processes, pids 100 and 101 on `node0`, GPUs 0000:1a:00 and 0000:3b:00, that begins at

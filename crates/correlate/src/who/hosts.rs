@@ -163,9 +163,8 @@ fn nodes_of_jobs(case: &Case) -> BTreeMap<&str, BTreeSet<String>> {
     for observation in &case.observations {
         let Fact::System(fact) = &observation.fact else { continue };
         let SystemFact::Scheduler(event) = &**fact else { continue };
-        // `*** JOB 4711 ON node1 CANCELLED AT …`: where the script ran, whatever nodes the job has.
-        let is_row = !observation.text.contains("*** ");
-        let nodes = event.node.as_deref().filter(|_| is_row).and_then(|node| hostlist::parse(node).ok());
+        let nodes =
+            event.node.as_deref().filter(|_| !event.is_of_script).and_then(|node| hostlist::parse(node).ok());
         if let Some(nodes) = nodes.filter(|_| event.scheduler == Scheduler::Slurm) {
             // `812` of `812.0`.
             let id = event.subject.split('.').next().unwrap_or_default();

@@ -22,6 +22,7 @@ use ringleader_model::{
 };
 
 use super::ends::Ends;
+use super::not_a_number;
 use crate::ground::{Line, Sink, host_of, lossy};
 use crate::readers::Name;
 
@@ -112,11 +113,11 @@ impl SaidReader {
         }
         self.index.entry(template.clone()).or_default().push(self.statements.len());
         let said = Said {
+            form: form.map(|f| shown(&f, text, &template)).unwrap_or_default(),
             template: template.into(),
             count: 1,
             last: cite,
             last_at: line.tag.at,
-            form: form.map(|f| shown(&f)).unwrap_or_default(),
             named: named(&rows),
             rows: rows.iter().take(MAX_ROWS).map(|m| m.row.id()).collect(),
             is_read,
@@ -286,7 +287,7 @@ fn hosts(text: &str) -> impl Iterator<Item = Host> {
     words.filter(|w| !w.is_empty()).map(host_of)
 }
 
-fn shown(form: &Form<'_>) -> SaidForm {
+fn shown(form: &Form<'_>, text: &str, template: &str) -> SaidForm {
     SaidForm {
         weight: match form.weight() {
             form::Weight::Weak => FormWeight::Weak,
@@ -297,7 +298,7 @@ fn shown(form: &Form<'_>) -> SaidForm {
         exit: form.exit,
         signal: form.signal.map(|s| i32::from(s.number)),
         errno: form.errno.map(|e| i32::from(e.number)),
-        is_nan: form.nan.is_some(),
+        nan: form.nan.map(|_| not_a_number::read(text, template)),
         is_wrong: form.wrong.is_some(),
         is_end: form.ended.is_some(),
     }

@@ -1,8 +1,8 @@
 //! What each question says of one statement, at line 5 of a source.
 
 use ringleader_model::{
-    Case, Cite, Fact, Observation, Progress, PythonException, Rank, Said, SaidForm, SourceId, SourceKind,
-    TorchEvent, WatchEvent, WatchedEnd, Who,
+    Case, Cite, Fact, NanLine, Observation, Progress, PythonException, Rank, Said, SaidForm, SourceId,
+    SourceKind, TorchEvent, WatchEvent, WatchedEnd, Who,
 };
 
 use crate::Scene;
@@ -132,7 +132,7 @@ fn a_wrong_result_is_not_overcome_by_more_steps() {
     let mut case = with(&text(Some(6), Some(7), Some(8)).case, said());
     for observation in &mut case.observations {
         if let Fact::Said(said) = &mut observation.fact {
-            said.form.is_nan = true;
+            said.form.nan = Some(NanLine::default());
         }
     }
     let scene = Scene::new(&case);

@@ -1,6 +1,6 @@
 //! Ports of RDMA devices.
 
-use ringleader_model::{GidEntry, NetFact, PortCounters, RdmaPort};
+use ringleader_model::{GidEntry, Host, NetFact, PortCounters, RdmaPort};
 
 use super::{FabricForm, FabricReader, OpenBlock};
 use crate::ground::{Line, Sink};
@@ -127,7 +127,7 @@ impl FabricReader {
             (_, Some(rest)) => (false, rest),
             _ => return false,
         };
-        self.push(NetFact::Fabric { is_error, text: rest.into() }, line, sink);
+        self.push(NetFact::Fabric { is_error, nodes: nodes(rest), text: rest.into() }, line, sink);
         true
     }
 }
@@ -155,10 +155,20 @@ impl FabricReader {
         if warnings > 0 || errors > 0 {
             let text = format!("{stage}: {errors} errors, {warnings} warnings").into();
             let is_error = errors > 0;
-            self.push(NetFact::Fabric { is_error, text }, line, sink);
+            self.push(NetFact::Fabric { is_error, nodes: Vec::new(), text }, line, sink);
         }
         true
     }
+}
+
+/// The names in the path of a port: `node3` and `U1` of `node3/U1/P1`, `"node3 mlx5_0"/P1` likewise.
+fn nodes(text: &str) -> Vec<Host> {
+    let is_port = |word: &str| {
+        word.strip_prefix('P').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '"' | '(' | ')' | '='));
+    let paths = words.filter_map(|word| word.rsplit_once('/')).filter(|(_, port)| is_port(port));
+    paths.flat_map(|(path, _)| path.split('/')).filter(|name| !name.is_empty()).map(Host::from).collect()
 }
 
 /// A line of ibstat, ibstatus or ibv_devinfo below its port's heading.

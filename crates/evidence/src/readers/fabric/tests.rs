@@ -187,7 +187,7 @@ $ ib_write_bw -d mlx5_0 192.0.2.3
         line 12: Listener { local: "0.0.0.0:2024" }
         line 13: Listener { local: "*:29500" }
         line 14: Listener { local: "127.0.0.1:631" }
-        line 15: Fabric { is_error: true, text: "lid=0x0011 dev=41686 node3/U1/P1: port counter symbol_error_counter increased by 12" }
+        line 15: Fabric { is_error: true, nodes: ["node3", "U1"], text: "lid=0x0011 dev=41686 node3/U1/P1: port counter symbol_error_counter increased by 12" }
         line 17: Perftest(Perftest { test: "RDMA_Write BW Test", device: ("mlx5_0"), rows: [(20, 65536, 93.94217549824)] })
         "#,
     );

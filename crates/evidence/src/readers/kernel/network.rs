@@ -7,6 +7,7 @@
 //! br77: port 3(vh2) entered disabled state
 //! ```
 
+use ringleader_knowledge::driver;
 use ringleader_model::{KernelEventKind, LinkMedium, LinkState, NicTrouble, PciAddress};
 
 use super::fields::{after, between, pci};
@@ -28,12 +29,12 @@ pub(super) fn read(text: &str) -> FamilyAnswer {
         return FamilyAnswer::event(None, kind);
     }
     if let Some((name, state)) = bond(text) {
-        return link(None, name, state, LinkMedium::Ethernet);
+        return link(name, state, LinkMedium::Ethernet);
     }
     if let Some(head) = text.strip_suffix(": link becomes ready") {
         let name = head.rsplit([' ', ':']).next().unwrap_or_default();
         return if is_interface(name) {
-            link(None, name, LinkState::Up, LinkMedium::Ethernet)
+            link(name, LinkState::Up, LinkMedium::Ethernet)
         } else {
             FamilyAnswer::Nothing
         };
@@ -41,8 +42,19 @@ pub(super) fn read(text: &str) -> FamilyAnswer {
     card(text).unwrap_or(FamilyAnswer::Nothing)
 }
 
-fn link(device: Option<PciAddress>, name: &str, state: LinkState, medium: LinkMedium) -> FamilyAnswer {
-    FamilyAnswer::event(device, KernelEventKind::Link { interface: name.into(), state, medium })
+fn link(name: &str, state: LinkState, medium: LinkMedium) -> FamilyAnswer {
+    link_of(None, "", name, state, medium)
+}
+
+fn link_of(
+    device: Option<PciAddress>,
+    driver: &str,
+    name: &str,
+    state: LinkState,
+    medium: LinkMedium,
+) -> FamilyAnswer {
+    let kind = KernelEventKind::Link { interface: name.into(), driver: driver.into(), state, medium };
+    FamilyAnswer::event(device, kind)
 }
 
 fn is_interface(name: &str) -> bool {
@@ -60,7 +72,7 @@ fn bridge(text: &str) -> Option<FamilyAnswer> {
             "forwarding state" => LinkState::Up,
             _ => return Some(FamilyAnswer::Part),
         };
-        return Some(link(None, name, state, LinkMedium::Bridge));
+        return Some(link(name, state, LinkMedium::Bridge));
     }
     let head = text
         .strip_suffix(": left promiscuous mode")
@@ -70,7 +82,7 @@ fn bridge(text: &str) -> Option<FamilyAnswer> {
         Some(name) => (name, LinkState::Removed),
         None => (head, LinkState::Down),
     };
-    is_interface(name).then(|| link(None, name, state, LinkMedium::Bridge))
+    is_interface(name).then(|| link(name, state, LinkMedium::Bridge))
 }
 
 /// `bond0: (slave eth0): link status definitely down, disabling slave`, and the older
@@ -110,7 +122,7 @@ fn card(text: &str) -> Option<FamilyAnswer> {
         let name = place.trim();
         let state = net_link(message)?;
         return (is_driver(driver) && is_interface(name))
-            .then(|| link(None, name, state, LinkMedium::Ethernet));
+            .then(|| link_of(None, driver, name, state, LinkMedium::Ethernet));
     };
     let name = words.next().filter(|n| is_interface(n));
     if let Some(port) = after(message, "Link ").filter(|_| message.starts_with("Port: ")) {
@@ -119,11 +131,17 @@ fn card(text: &str) -> Option<FamilyAnswer> {
             "ACTIVE" => LinkState::Up,
             _ => return Some(FamilyAnswer::Part),
         };
-        return Some(link(Some(device), name.unwrap_or(driver), state, LinkMedium::InfiniBand));
+        return Some(link_of(Some(device), driver, name.unwrap_or(driver), state, LinkMedium::InfiniBand));
     }
     if let Some(state) = net_link(message) {
         let inner = message.split_once(": ").map(|(n, _)| n).filter(|n| is_interface(n));
-        return Some(link(Some(device), name.or(inner).unwrap_or(driver), state, LinkMedium::Ethernet));
+        return Some(link_of(
+            Some(device),
+            driver,
+            name.or(inner).unwrap_or(driver),
+            state,
+            LinkMedium::Ethernet,
+        ));
     }
     let sort = sort_of(driver, message)?;
     Some(trouble(Some(device), driver, name, sort))
@@ -168,7 +186,7 @@ fn trouble(
 /// What a card's message is about; None for the many that mean nothing.
 fn sort_of(driver: &str, message: &str) -> Option<NicTrouble> {
     let has = |words: &[&str]| words.iter().any(|w| message.contains(w));
-    if !matches!(driver, "mlx5_core" | "mlx4_core" | "bnxt_en" | "efa" | "ena" | "ice" | "irdma" | "i40e") {
+    if !driver::tells_trouble(driver) {
         return None;
     }
     // A restricted function may not read some registers; nothing follows from it.

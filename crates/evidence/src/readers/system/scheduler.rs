@@ -238,7 +238,7 @@ fn slurm_line(text: &str) -> Option<SchedulerEvent> {
         ["DUE", "TO", "NODE", "FAILURE" | "FAILURE,", ..] => SchedulerKind::NodeFail,
         _ => SchedulerKind::Cancelled,
     };
-    Some(slurm(kind, id, Some(node)))
+    Some(SchedulerEvent { is_of_script: true, ..slurm(kind, id, Some(node)) })
 }
 
 impl Pods {

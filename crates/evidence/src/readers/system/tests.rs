@@ -216,7 +216,7 @@ fn what_slurm_says() {
         line 3: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Failed, subject: "812", node: ("node[3-4]"), exit_code: (1) })
         line 4: Scheduler(SchedulerEvent { scheduler: Slurm, kind: OutOfMemory, subject: "812.0", node: ("node3"), exit_code: (-125) })
         line 6: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Cancelled, subject: "813.0", node: ("node5"), exit_code: (-15) })
-        line 7: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Preempted, subject: "814.0", node: ("node3") })
+        line 7: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Preempted, subject: "814.0", node: ("node3"), is_of_script: true })
         line 9: Scheduler(SchedulerEvent { scheduler: Slurm, kind: NodeFail, node: ("node3") })
         "#,
     );

@@ -30,6 +30,7 @@
 //!
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
+use ringleader_knowledge::driver;
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{
     Category, Cause, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
@@ -154,26 +155,8 @@ fn tested(scene: &Scene<'_>) -> Option<Draft> {
     Some(advise_link(draft.category(Category::Performance)))
 }
 
-/// Drivers of GPUs, of network cards and of the ports above them; without a name it may be any.
-const CARRIERS: [&str; 17] = [
-    "",
-    "pcieport",
-    "nvidia",
-    "nvidia-nvswitch",
-    "nouveau",
-    "vfio-pci",
-    "mlx5_core",
-    "mlx4_core",
-    "bnxt_en",
-    "efa",
-    "ena",
-    "ice",
-    "irdma",
-    "i40e",
-    "ixgbe",
-    "igb",
-    "hns3",
-];
+/// Drivers of GPUs and of the ports above them; without a name it may be any.
+const OF_GPUS: [&str; 6] = ["", "pcieport", "nvidia", "nvidia-nvswitch", "nouveau", "vfio-pci"];
 /// A drive is missed this soon after its slot lost the link, seconds.
 const MISSED_S: f64 = 10.0;
 
@@ -183,7 +166,8 @@ fn is_of_another_sort(scene: &Scene<'_>, event: &KernelStatement<'_>) -> bool {
         KernelEventKind::PcieError(error) => {
             other.event.device.is_some()
                 && other.event.device == event.event.device
-                && !CARRIERS.contains(&&*error.driver)
+                && !OF_GPUS.contains(&&*error.driver)
+                && !driver::is_nic(&error.driver)
         }
         KernelEventKind::Storage { name, .. } => {
             matches!(event.event.kind, KernelEventKind::PcieLinkDown)

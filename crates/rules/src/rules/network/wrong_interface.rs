@@ -238,7 +238,7 @@ fn interface_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
                 log.messages
                     .iter()
                     .filter(|m| m.is_warn && by_other(m))
-                    .find(|m| wording::cannot_connect(&m.text) && m.text.contains(&format!("{address}<")))
+                    .find(|m| wording::cannot_connect(&m.text) == Some(address))
             });
             let Some(refused) = refused else { continue };
             let culprit = scene.culprit(&process.who);

@@ -18,6 +18,8 @@
 //! # References
 //! Gloo, gloo/transport/tcp/unbound_buffer.cc; PyTorch, torch/csrc/distributed/c10d/TCPStore.cpp.
 
+use ringleader_correlate::process::thrown;
+use ringleader_knowledge::message::MessageRow;
 use ringleader_model::{
     Cause, Confidence, Evidence, FrameOwner, Impact, PythonException, Rank, RankSet, TorchEvent, Weight,
 };
@@ -35,10 +37,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// Words of Gloo: a send or receive within `ProcessGroupGloo`.
-const GLOO: [&str; 2] = ["Timed out waiting ", " operation to complete"];
-/// Words of the store.
-const STORE: &str = "wait timeout after ";
+/// Messages of Gloo: a send or receive within `ProcessGroupGloo`.
+const GLOO: &str = "gloo-recv-timeout";
+/// Messages of Gloo's barrier, which quotes them.
+const BARRIER: [&str; 2] = ["torch-gloo-monitored-barrier-failed", "torch-gloo-monitored-barrier-ranks"];
+/// The message of the store.
+const STORE: &str = "torch-store-wait-timeout";
 /// Citations at most.
 const CITATIONS: usize = 3;
 
@@ -102,11 +106,10 @@ const MAX_WORLD: u32 = 1024;
 /// Whether a rank raised this because nothing came for too long. Of the store only what the program itself waited for: the
 /// keys of process groups have messages of their own.
 fn is_wait(raised: &PythonException) -> bool {
-    let message = &*raised.message;
-    let is_barrier = message.contains("monitoredBarrier");
-    let is_gloo = !is_barrier && GLOO.iter().all(|words| message.contains(words));
+    let rows: Vec<&str> = thrown::rows(raised).map(MessageRow::id).collect();
+    let is_gloo = rows.contains(&GLOO) && !BARRIER.iter().any(|id| rows.contains(id));
     let is_own = || raised.frames.first().is_some_and(|frame| frame.owner() == FrameOwner::User);
-    is_gloo || raised.class.ends_with("DistStoreError") && message.starts_with(STORE) && is_own()
+    is_gloo || rows.contains(&STORE) && is_own()
 }
 
 #[cfg(test)]
@@ -117,6 +120,12 @@ mod tests {
     const GLOO: &str =
         "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete";
     const KEY: &str = "wait timeout after 30000ms, keys: /default_pg/0//shards/ready";
+
+    #[test]
+    fn its_messages_are_rows_of_the_table() {
+        let ids = super::BARRIER.into_iter().chain([super::GLOO, super::STORE]);
+        ids.for_each(|id| assert!(ringleader_knowledge::message::get(id).is_some(), "{id}"));
+    }
 
     #[test]
     fn the_other_of_two_sent_nothing() {

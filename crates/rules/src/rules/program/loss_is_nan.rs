@@ -46,8 +46,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 /// Lines with a NaN that no step that is passed over explains.
 const MANY: u64 = 10;
-/// Words of lines that show the values of a step.
-const OF_STEPS: [&str; 5] = ["loss", "epoch", "step", "iter", "round "];
 /// Citations of one finding.
 const CITATIONS: usize = 4;
 
@@ -110,14 +108,8 @@ fn by_table(scene: &Scene<'_>) -> Option<Finding> {
 
 /// The one rank that lines with a NaN name at their end: `Loss is NaN (local_rank 5)`.
 fn named_at_end(stated: &[&Stated<'_>]) -> Option<Vec<Rank>> {
-    let of = |text: &str| {
-        let text = text.trim_end().to_ascii_lowercase();
-        let (_, inside) = text.strip_suffix([')', ']'])?.rsplit_once(['(', '['])?;
-        let inside = inside.strip_prefix("local_").or(inside.strip_prefix("local ")).unwrap_or(inside);
-        inside.strip_prefix("rank")?.trim_start_matches([' ', ':', '=']).parse().ok().map(Rank)
-    };
-    let nan = stated.iter().flat_map(|s| &s.utterances).filter(|u| u.said.form.is_nan);
-    let mut ranks: Vec<Rank> = nan.filter_map(|u| of(&u.observation.text)).collect();
+    let nan = stated.iter().flat_map(|s| &s.utterances).filter_map(|u| u.said.form.nan);
+    let mut ranks: Vec<Rank> = nan.filter_map(|nan| nan.at_end).collect();
     ranks.dedup();
     (ranks.len() == 1).then_some(ranks)
 }
@@ -127,11 +119,8 @@ fn named_at_end(stated: &[&Stated<'_>]) -> Option<Vec<Rank>> {
 fn first_rank(stated: &[&Stated<'_>]) -> Option<(Rank, u64)> {
     let mut first: BTreeMap<Rank, u64> = BTreeMap::new();
     for utterance in stated.iter().flat_map(|s| &s.utterances) {
-        let text = utterance.observation.text.to_ascii_lowercase();
-        let (Some(rank), Some(step)) = (utterance.rank, step_of(&text).filter(|_| has_nan_loss(&text)))
-        else {
-            continue;
-        };
+        let nan = utterance.said.form.nan.filter(|nan| nan.is_loss);
+        let (Some(rank), Some(step)) = (utterance.rank, nan.and_then(|nan| nan.step)) else { continue };
         let known = first.entry(rank).or_insert(step);
         *known = (*known).min(step);
     }
@@ -140,32 +129,9 @@ fn first_rank(stated: &[&Stated<'_>]) -> Option<(Rank, u64)> {
     (first.len() > 1 && is_alone).then_some((*rank, *step))
 }
 
-/// `TotalLoss:nan`, `loss = nan`, `'loss': nan`.
-fn has_nan_loss(lower: &str) -> bool {
-    lower.match_indices("loss").any(|(at, name)| {
-        let value = lower.get(at + name.len()..).unwrap_or_default();
-        value.trim_start_matches([':', '=', ' ', '"', '\'']).starts_with("nan")
-    })
-}
-
-/// The number behind `step` or `iter`: `Step:412/1843`, `iter 20`.
-fn step_of(lower: &str) -> Option<u64> {
-    ["step", "iteration", "iter"].iter().find_map(|name| {
-        lower.match_indices(name).find_map(|(at, _)| {
-            let rest = lower.get(at + name.len()..)?.trim_start_matches([':', '=', ' ', '[', '#', '"', '\'']);
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            rest.get(..end)?.parse().ok()
-        })
-    })
-}
-
 /// The value of a loss is not a number.
 fn is_loss(stated: &Stated<'_>) -> bool {
-    stated.utterances.iter().any(|u| u.said.form.is_nan)
-        && stated.utterances.iter().any(|u| {
-            let template = u.said.template.to_ascii_lowercase();
-            OF_STEPS.iter().any(|word| template.contains(word))
-        })
+    stated.utterances.iter().any(|u| u.said.form.nan.is_some_and(|nan| nan.is_of_step))
         && stated.row().is_none_or(|row| row.role() != ringleader_knowledge::message::Role::Harmless)
 }
 
@@ -177,45 +143,58 @@ fn is_last(scene: &Scene<'_>, nan: Cite) -> bool {
 #[cfg(test)]
 mod tests {
     use ringleader_model::{
-        Apart, ApartBy, Cite, Fact, Progress, Rank, Said, SaidForm, SourceId, SourceKind, Who,
+        Apart, ApartBy, Cite, Fact, NanLine, Progress, Rank, Said, SaidForm, SourceId, SourceKind, Who,
     };
 
-    use super::{RULE, has_nan_loss, step_of};
+    use super::RULE;
     use crate::trial::{StagedCase, Trial as _};
 
     fn cite(line: u32) -> Cite {
         Cite { source: SourceId(0), line, start: u64::from(line) * 100, end: u64::from(line) * 100 + 99 }
     }
 
-    fn printed(last_nan: u32, last_step: u32) -> StagedCase {
-        let said = Said {
-            template: "step <n> loss nan".into(),
-            count: 3,
-            last: cite(last_nan),
+    fn said(template: &str, count: u32, last: u32, nan: NanLine) -> Fact {
+        Fact::Said(Box::new(Said {
+            template: template.into(),
+            count,
+            last: cite(last),
             last_at: None,
-            form: SaidForm { is_nan: true, ..SaidForm::default() },
+            form: SaidForm { nan: Some(nan), ..SaidForm::default() },
             named: ringleader_model::Named::default(),
             rows: Vec::new(),
             is_read: false,
-        };
+        }))
+    }
+
+    fn of_step() -> NanLine {
+        NanLine { is_of_step: true, ..NanLine::default() }
+    }
+
+    fn printed_as(nan: NanLine, last_nan: u32, last_step: u32) -> StagedCase {
         let progress =
             Progress { n_lines: 9, n_steps: 2, last: Some(cite(last_step)), ..Progress::default() };
-        let stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Said(Box::new(said)));
+        let said = said("step <n> loss nan", 3, last_nan, nan);
+        let stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), said);
         stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
+    }
+
+    fn printed(last_nan: u32, last_step: u32) -> StagedCase {
+        printed_as(of_step(), last_nan, last_step)
     }
 
     #[test]
     fn the_rank_at_the_end_of_a_line_with_a_nan() {
-        let said = |text: &str| {
-            let mut stage = printed(30, 20);
-            if let Some(first) = stage.case.observations.first_mut() {
-                first.text = text.into();
-            }
-            stage.finding(&RULE).culprits.first().and_then(|culprit| culprit.rank)
+        let named = |at_end| {
+            let finding = printed_as(NanLine { at_end, ..of_step() }, 30, 20).finding(&RULE);
+            finding.culprits.first().and_then(|culprit| culprit.rank)
         };
-        assert_eq!(said("WARNING - Loss is NaN or inf   (local_rank 5)"), Some(Rank(5)));
-        assert_eq!(said("step 4: loss nan [rank 3]"), Some(Rank(3)));
-        assert_eq!(said("step 4 of rank 3: loss nan (skipped)"), None);
+        assert_eq!(named(Some(Rank(5))), Some(Rank(5)));
+        assert_eq!(named(None), None);
+    }
+
+    #[test]
+    fn a_value_of_no_step() {
+        printed_as(NanLine::default(), 30, 20).silent(&RULE);
     }
 
     #[test]
@@ -229,39 +208,14 @@ mod tests {
         stage(ApartBy::Least).silent(&RULE);
     }
 
-    #[test]
-    fn steps_and_losses_of_lines() {
-        for (line, step, is_nan) in [
-            ("   | > step:412/1843  globalstep:412  totalloss:nan  gradnorm:nan", Some(412), true),
-            ("step:412/1843 totalloss:0.34 gradnorm:nan", Some(412), false),
-            ("{'loss': nan, 'epoch': 0.1}", None, true),
-            ("iter 20 | loss = nan", Some(20), true),
-            ("loss 99999999999999999999999 step 99999999999999999999999", None, false),
-        ] {
-            assert_eq!((step_of(line), has_nan_loss(line)), (step, is_nan), "{line}");
-        }
-    }
-
     /// The norm of the gradients is that of all ranks.
     #[test]
     fn the_rank_that_has_it_first() {
         let stage = |steps: [u32; 3]| {
             steps.iter().enumerate().fold(StagedCase::new(), |stage, (rank, step)| {
-                let said = Said {
-                    template: format!("step <n> loss nan norm nan {step}").into(),
-                    count: 9,
-                    last: cite(*step),
-                    last_at: None,
-                    form: SaidForm { is_nan: true, ..SaidForm::default() },
-                    named: ringleader_model::Named::default(),
-                    rows: Vec::new(),
-                    is_read: false,
-                };
-                let who = Who::rank(rank as u32);
-                let mut stage = stage.push(SourceKind::PlainText, who, Fact::Said(Box::new(said)));
-                let printed = stage.case.observations.last_mut().expect("it was pushed");
-                printed.text = format!("step {step} loss nan norm nan").into();
-                stage
+                let nan = NanLine { is_loss: true, step: Some(u64::from(*step)), ..of_step() };
+                let fact = said(&format!("step <n> loss nan norm nan {step}"), 9, *step, nan);
+                stage.push(SourceKind::PlainText, Who::rank(rank as u32), fact)
             })
         };
         stage([13, 12, 13]).expect(&RULE, &["nan-loss 1"]);
