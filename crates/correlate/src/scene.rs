@@ -230,7 +230,7 @@ impl<'a> Scene<'a> {
         &self.signs
     }
 
-    /// The machines, and which line is of which.
+    /// The machines, and to which machine each line belongs.
     pub fn machines(&self) -> &Hosts {
         &self.hosts
     }

@@ -37,7 +37,7 @@ pub(crate) enum StreamForm {
     Text,
     /// Something else; a known format is named.
     Binary(Option<&'static str>),
-    /// Nothing.
+    /// A stream without a byte.
     Empty,
 }
 

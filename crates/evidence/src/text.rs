@@ -163,7 +163,7 @@ struct Pump {
     /// Inside a line that is longer than the bound: everything up to its end is passed over.
     skipping: bool,
     pace: Pace,
-    /// The lines that are offered now may hold what a terminal is told.
+    /// The lines that are offered now may hold control sequences of a terminal.
     has_colours: bool,
 }
 
@@ -509,7 +509,7 @@ impl Readers {
         self.genre.line(&line, taken == Some(Name::kernel));
     }
 
-    /// `size`: of the line in its file, of which `raw` may be a part.
+    /// `size`: bytes of the line in its file; `raw` may be a part of it.
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], size: u64, offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.next();
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);

@@ -111,7 +111,7 @@ pub struct Evidence {
 /// A recommended action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// One sentence.
+    /// What to do, in one sentence.
     pub text: String,
     /// Command or setting to type, if there is one.
     pub command: Option<String>,
@@ -214,7 +214,7 @@ pub struct Verdict {
     pub category: Category,
     /// How certain it is.
     pub confidence: Confidence,
-    /// One sentence.
+    /// What went wrong, in one sentence.
     pub summary: String,
     /// Processes at fault.
     pub culprits: Vec<Culprit>,

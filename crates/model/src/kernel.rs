@@ -60,7 +60,7 @@ pub enum KernelEventKind {
     },
     /// Errors of the host's memory, counted by its controller.
     MemoryErrors {
-        /// How many.
+        /// Number of errors.
         count: u64,
         /// Whether they were uncorrectable.
         uncorrected: bool,

@@ -123,7 +123,7 @@ pub struct PicturedCall {
     pub group: String,
     /// `all_reduce of 1048576 Float`.
     pub op: String,
-    /// How many.
+    /// Number of these calls.
     pub n: usize,
     /// Median of the time from its call to its end, ns; None if no recorder saw it end.
     pub median_ns: Option<i64>,
@@ -157,7 +157,7 @@ pub struct Candidate {
     pub command: String,
 }
 
-/// Where a rank stands.
+/// What a rank does or how it ended, relative to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StandingState {
     /// It waits in an operation.

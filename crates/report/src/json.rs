@@ -147,7 +147,7 @@ pub struct Verdict {
     pub category: Category,
     /// How sure.
     pub confidence: Confidence,
-    /// One sentence.
+    /// What went wrong, in one sentence.
     pub summary: String,
     /// Who is to blame.
     pub culprits: Vec<Culprit>,
@@ -243,7 +243,7 @@ pub struct Location {
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Action {
-    /// One sentence.
+    /// What to do, in one sentence.
     pub text: String,
     /// What to type, if there is something.
     pub command: Option<String>,
@@ -377,7 +377,7 @@ pub struct Note {
     /// Line, counted from 1; null where lines mean nothing.
     #[schemars(range(min = 1))]
     pub line: Option<u32>,
-    /// One sentence.
+    /// What could not be read or was left out, in one sentence.
     pub text: String,
 }
 

@@ -34,10 +34,10 @@ pub enum Detail {
 /// How the text report looks.
 #[derive(Clone, Copy, Debug)]
 pub struct TextStyle {
-    /// Columns.
+    /// Columns of the terminal.
     pub width: usize,
     /// Whether to use colour.
     pub color: bool,
-    /// How much.
+    /// How much of the report is shown.
     pub detail: Detail,
 }

@@ -68,7 +68,7 @@ pub struct Verdict {
     pub cause: String,
     /// Ranks at fault.
     pub culprits: Vec<u32>,
-    /// One sentence.
+    /// What the steps lose time on, in one sentence.
     pub summary: String,
     /// Estimated gain, percent of the step.
     pub gain_pct: f64,
@@ -228,7 +228,7 @@ pub struct Axis {
 /// An unequal amount.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Unequal {
-    /// Of what.
+    /// The amount that differs between ranks.
     pub what: Amount,
     /// What the rank with most has beyond the mean of its group, percent: mean over steps and groups.
     pub excess_pct: f64,

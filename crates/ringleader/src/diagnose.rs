@@ -275,7 +275,7 @@ impl DiagnoseArgs {
     }
 }
 
-/// What to do about a good run of which nothing is known.
+/// Advice where the folder or file of a good run has no evidence.
 const HELP_GOOD: &str =
     "name the evidence of a run that went well, as rich as that of the bad one: --against GOOD";
 

@@ -174,7 +174,7 @@ impl EnvArgs {
         }
     }
 
-    /// `is_shown`: whoever asked reads the lines themselves, whose comments say the same.
+    /// `is_shown`: the user reads the lines themselves, whose comments say the same.
     fn remarks(&self, answer: &Answer, is_shown: bool) -> Vec<String> {
         let mut remarks = Vec::new();
         if is_shown && self.format == EnvFormat::Shell && answer.check.is_none() {

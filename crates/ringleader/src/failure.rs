@@ -69,7 +69,7 @@ pub enum Failure {
     /// The system does not let this user look at a process.
     #[error("look at process {pid}: {why}")]
     NotOurs {
-        /// Which.
+        /// Pid of the process.
         pid: u32,
         /// Why not.
         why: String,
@@ -190,7 +190,7 @@ pub enum Failure {
     /// The page and the metrics cannot be served.
     #[error("serve at {address}")]
     Serve {
-        /// Where.
+        /// The address and port that were asked for.
         address: SocketAddr,
         /// Why not.
         source: io::Error,

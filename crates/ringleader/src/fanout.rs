@@ -43,13 +43,13 @@ pub(crate) trait Transport: Sync {
 
 /// What the command reads.
 pub(crate) enum Input {
-    /// Nothing.
+    /// An empty input.
     Nothing,
     /// A file of this machine.
     File(PathBuf),
 }
 
-/// How long.
+/// How long to wait for a command.
 pub(crate) struct Limits<'a> {
     /// When to give up.
     pub until: Instant,

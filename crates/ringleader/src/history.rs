@@ -151,7 +151,7 @@ fn as_json(standings: &[NodeHistory], incidents: &[Incident]) -> String {
     json!({"schema": SCHEMA, "nodes": nodes, "incidents": incidents}).to_string() + "\n"
 }
 
-/// `job 4711`; a name that says so by itself stands alone.
+/// `job 4711`; a name that begins with `job` as it is.
 fn called(job: &str) -> String {
     if job.starts_with("job") { plain(job) } else { format!("job {}", plain(job)) }
 }

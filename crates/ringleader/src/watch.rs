@@ -218,7 +218,7 @@ struct Seat {
     /// What the job is called, once there are several.
     name: Arc<Mutex<Option<String>>>,
     picture: Arc<Mutex<Picture>>,
-    /// It ends then.
+    /// When the watch ends, if the user set a time.
     until: Option<Instant>,
     /// Somebody wants to stop.
     stop: Arc<AtomicBool>,
@@ -299,7 +299,7 @@ enum IncidentMessage {
     Judged(Box<Judged>),
     /// A verdict is held back: what it names may end by itself.
     Waits,
-    /// What was judged is over, and nobody was told of it.
+    /// What was judged is over, and it was never reported.
     Passed,
     /// Nothing could be collected, or judged.
     Unjudged,

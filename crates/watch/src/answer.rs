@@ -16,7 +16,7 @@ pub enum Reason {
     Doubt {
         /// Operations of it were seen. It ran, so a guess or a remark on its speed is no reason to speak.
         was_seen: bool,
-        /// A wait was told of shortly before: a guess that the job hung is worth a word.
+        /// A wait was reported shortly before: a guess that the job hung is worth a word.
         has_waited: bool,
         /// A verdict on a late rank was reported while the job ran.
         is_slow_told: bool,

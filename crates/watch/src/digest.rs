@@ -89,7 +89,7 @@ pub struct RankDigest {
     /// Where its main thread is, outermost frame first, at most [`MAX_FRAMES`]: only while it is requested.
     #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
-    /// When that stack was taken, by its node's clock: the same one is in several digests. 0 if that is not told.
+    /// When that stack was taken, ns by its node's clock: the same one is in several digests. 0 if that is not known.
     #[serde(skip_serializing_if = "is_default")]
     pub stack_ns: i64,
     /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.
@@ -283,16 +283,16 @@ pub struct StepDigest {
     /// Collectives in a step.
     #[serde(rename = "s", skip_serializing_if = "is_default")]
     pub step: u32,
-    /// As in [`DoneDigest`], in all.
+    /// From the calls to the kernels' starts, in all, ns: as in [`DoneDigest`].
     #[serde(rename = "q", skip_serializing_if = "is_default")]
     pub queued_ns: u64,
-    /// As above.
+    /// From the kernels' starts to their ends, in all, ns.
     #[serde(rename = "r", skip_serializing_if = "is_default")]
     pub ran_ns: u64,
-    /// As above.
+    /// From the ends of the collectives before to the calls, in all, ns.
     #[serde(rename = "g", skip_serializing_if = "is_default")]
     pub gap_ns: u64,
-    /// As above.
+    /// From the ends of the collectives before to their own, in all, ns.
     #[serde(rename = "p", skip_serializing_if = "is_default")]
     pub period_ns: u64,
 }

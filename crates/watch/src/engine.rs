@@ -47,7 +47,7 @@ const MAX_STALLS: usize = 8;
 const SLOWEST_NS: i64 = 15_000_000_000;
 /// Most stragglers reported per look.
 const MAX_TOLD: usize = 4;
-/// Ranks of which is remembered what was told of them: where more are late, no single one is to blame.
+/// Late ranks whose reports are remembered: where more are late, no single one is to blame.
 const MAX_STRAGGLERS: usize = 1024;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;

@@ -25,10 +25,10 @@ pub struct Event {
     pub schema: String,
     /// When, seconds since 1970.
     pub at: f64,
-    /// Of which job, where several are watched.
+    /// The job that it is about, where several are watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// What.
+    /// What happened, with its data.
     #[serde(flatten)]
     pub what: What,
 }
@@ -75,7 +75,7 @@ pub enum What {
     },
     /// Evidence was written. By the face.
     Bundle {
-        /// Where.
+        /// Folder or file with the bundle.
         path: String,
     },
     /// The evidence was judged. By the face.
@@ -127,7 +127,7 @@ pub struct SeenRank {
     pub began: Option<f64>,
     /// Since when it has been in this state, seconds since 1970.
     pub since: Option<f64>,
-    /// How it ended, if the kernel told: its exit code, or the number of its signal, negative.
+    /// How it ended, if the kernel reported that: its exit code, or the number of its signal, negative.
     pub exit_code: Option<i64>,
 }
 
@@ -197,7 +197,7 @@ pub struct Straggler {
     pub over_s: Option<u32>,
     /// In most of them.
     pub persistent: bool,
-    /// Why.
+    /// What makes the rank late.
     pub of: Lag,
     /// How sure that is.
     pub confidence: Confidence,

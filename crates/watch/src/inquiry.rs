@@ -166,7 +166,8 @@ impl Inquiries {
         self.late.filter(|late| !late.is_answered()).map(|_| Reason::Slow)
     }
 
-    /// [`VerdictExcerpt::worth`] of what was reported of a job of which no rank has come since, or of ranks that are still lost.
+    /// Best [`VerdictExcerpt::worth`] of the verdicts on a job that has not started, on ranks that have not met, and on
+    /// lost ranks.
     fn worth(&self) -> u8 {
         self.start.worth().max(self.meeting.worth()).max(self.lost.worth())
     }

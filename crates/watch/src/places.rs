@@ -10,7 +10,7 @@ use crate::start;
 use crate::waiting::{BlockingCall, RankPosition};
 use crate::words::{has, who_waits};
 
-/// Stacks are taken once the main thread of a rank has not run for this long: whoever trains does.
+/// Stacks are taken once the main thread of a rank has not run for this long: one that trains does.
 const ASK_NS: i64 = 4_000_000_000;
 /// As long as that is news, they are taken as often as they can be.
 const NEWS_NS: i64 = 60_000_000_000;
@@ -23,14 +23,14 @@ const IDLE_STUCK_NS: i64 = 60_000_000_000;
 /// Places that a sentence names.
 const MAX_NAMED: usize = 4;
 
-/// What stands still.
+/// A wait that hangs or may hang.
 pub(crate) struct Standstill {
     pub(crate) stall: Stall,
     /// It is an alarm; else it is said and waited for.
     pub(crate) is_alarm: bool,
 }
 
-/// Whether stacks would show who stands where, and whether that has just begun.
+/// Whether stacks would show where ranks wait, and if so, whether the wait has just begun.
 pub(crate) fn asks_stacks(ledger: &Ledger<'_>) -> Option<bool> {
     let (members, _) = ranks(ledger)?;
     let asleep = |member: &&Member<'_>| member.word.waiting.asleep_ns(ledger.now_ns);
@@ -60,7 +60,7 @@ fn idle<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
     (members.len() > 1).then_some(members)
 }
 
-/// What stands still at this moment: a rank sleeps in a call that needs others, and has not run for a while.
+/// The wait of this moment: a rank sleeps in a call that needs others, and has not run for a while.
 pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Standstill> {
     let (members, is_idle) = ranks(ledger)?;
     // What is stopped or gone is reported as that.

@@ -58,7 +58,7 @@ pub enum Standing {
     },
     /// Nothing is known.
     Unknown {
-        /// Why.
+        /// Why nothing is known, in words.
         why: String,
     },
 }

@@ -57,7 +57,7 @@ const LONG_MEMORY: f32 = 512.0;
 const COSTLY: f32 = 0.22;
 /// From this share on it is worth a look at what it does. Chosen: a look costs the job little.
 const WORTH_A_LOOK: f32 = 0.1;
-/// And this many times what any other costs: it stands out. Chosen.
+/// And this many times what any other rank costs. Chosen.
 const COSTLY_TIMES: f32 = 4.0;
 /// By so many waits of equal length: a few long ones are checkpoints. Chosen.
 const COSTLY_WAITS: f32 = 8.0;
@@ -67,7 +67,7 @@ const SLOWED: f32 = 2.0;
 const SLOWED_MS: f32 = 1.0;
 /// A wait for the network that takes this share of the collective is what it waits for. Chosen: most of it.
 const WAIT_SHARE: f32 = 0.5;
-/// And this many times the longest wait between any other two: one link stands out. Chosen.
+/// And this many times the longest wait between any other two: only one link is slow. Chosen.
 const WAIT_TIMES: f32 = 3.0;
 /// Pairs of ranks that are counted.
 const MAX_PAIRS: usize = 64;
@@ -303,7 +303,8 @@ impl Lateness {
         self.has_news = true;
     }
 
-    /// What the ranks cost one another. Of many collectives a step, few are told of one by one, and more often the long ones.
+    /// What the ranks cost one another. Of many collectives a step, few are reported one by one, and more often the
+    /// long ones.
     fn cost(&mut self, pending: &Pending) {
         let keep = 1.0 - 1.0 / LONG_MEMORY;
         self.long_ms = self.long_ms * keep + pending.period_ms();

@@ -191,7 +191,7 @@ pub struct CommRank {
     pub standing: Standing,
     /// How late it enters in the mean, milliseconds, and its share of the last collectives in which it was the last.
     pub late_ms: Option<f64>,
-    /// As above.
+    /// Share of the last collectives in which it entered last, 0 to 1.
     pub late_share: Option<f64>,
 }
 

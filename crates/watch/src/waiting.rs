@@ -14,7 +14,7 @@ const BUSY: f64 = 0.05;
 /// One that uses no more than this of one processor rests: threads of libraries wake up now and then.
 const RESTING: f64 = 0.005;
 
-/// Whoever rests for this long while others wait for it is held up, wherever it is.
+/// A rank that rests for this long while others wait for it is held up, wherever it is.
 const LONG_REST_NS: i64 = 60_000_000_000;
 /// Places in which something else may work for a process that rests.
 const WORKED_FOR: [&str; 6] =
@@ -54,7 +54,7 @@ struct StackSighting {
     n_looks: u32,
 }
 
-/// Where a rank stands.
+/// Where a rank waits, and since when.
 pub(crate) struct RankPosition {
     /// Since when it has been asleep there; none if it runs, or that is not known.
     pub(crate) asleep_ns: Option<i64>,
@@ -184,7 +184,7 @@ impl Waiting {
         (self.window.is_some() && now_ns - since_ns >= WINDOW_NS).then_some(since_ns)
     }
 
-    /// Where it stands, as far as looks at its stack tell.
+    /// Where it waits, as far as looks at its stack show it.
     pub(crate) fn stand(&self, digest: &RankDigest, now_ns: i64) -> RankPosition {
         // A thread that has not run has been in that place all the time, before the first look, too.
         let is_sure = self.place.is_some_and(|place| place.n_looks >= LOOKS);

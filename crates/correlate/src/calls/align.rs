@@ -50,13 +50,13 @@ pub struct Divergence {
     pub group: usize,
     /// Sequence number of the first difference.
     pub seq: u32,
-    /// How.
+    /// In which way its call differs from the usual one.
     pub fault: CallFault,
     /// Group ranks that differ.
     pub odd: Vec<usize>,
     /// Group ranks that do as the reference does.
     pub usual: Vec<usize>,
-    /// One of `usual`.
+    /// Group rank whose call counts as the usual one; one of `usual`.
     pub reference: usize,
     /// Both sides have as many ranks, and history does not distinguish them.
     pub halves: bool,

@@ -15,7 +15,7 @@ use crate::track::{Group, GroupRecorder, Origin, Track};
 const FLOOR_NS: i64 = 3_000_000_000;
 /// The same for a group that has shown no rhythm yet: a first step that compiles takes minutes, ns.
 const UNKNOWN_NS: i64 = 120_000_000_000;
-/// The same for a job whose processes all ended, none in order: users end a job that stands still this long, ns.
+/// The same for a job whose processes all ended, none in order: users end a job that hangs this long, ns.
 const WAITED_NS: i64 = 30_000_000_000;
 /// Fewer pauses than this show no rhythm.
 const MIN_PAUSES: usize = 8;

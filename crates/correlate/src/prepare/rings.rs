@@ -87,7 +87,7 @@ pub struct Horizon<'a> {
 /// Rings are read this soon after a watcher saw all of their processes end.
 const READ_WITHIN_NS: i64 = 10_000_000_000;
 
-/// When the watcher saw the first process of a job end of which none is left, ns since 1970.
+/// When the watcher saw the first process of a job end, ns since 1970; None while one of the job's processes is left.
 fn first_end(case: &Case) -> Option<i64> {
     let all = case.observations.iter().filter_map(|o| match &o.fact {
         Fact::Watch(WatchEvent::Gone(ended, true)) => ended.iter().map(|end| end.at_ns).min(),

@@ -157,7 +157,7 @@ impl Fate {
         self.exit.as_ref()
     }
 
-    /// The account of its end, if the signal with this number ended it, whoever sent that.
+    /// The account of its end, if the signal with this number ended it; the sender does not matter.
     pub fn ended_by(&self, signal: u8) -> Option<&ProcessExit> {
         self.exit().filter(|exit| signal::is_exit_by(exit.code, signal))
     }
@@ -300,7 +300,7 @@ impl Fates {
         self.has_stopped_program || self.by_rank.values().any(|fate| fate.life == Life::Stopped)
     }
 
-    /// All of them.
+    /// Each rank with its fate, in the order of ranks.
     pub fn all(&self) -> impl Iterator<Item = (Rank, &Fate)> {
         self.by_rank.iter().map(|(rank, fate)| (*rank, fate))
     }

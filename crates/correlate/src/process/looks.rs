@@ -44,7 +44,7 @@ pub struct Looks {
     may_go_on: bool,
 }
 
-/// Whoever has gone to sleep so often between two looks has done something in between. A single wait is one sleep.
+/// A process that went to sleep this often between two looks did something in between. A single wait is one sleep.
 const WAKES: u64 = 3;
 /// Ranks that are reported as missing.
 const MAX_MISSING: usize = 64;

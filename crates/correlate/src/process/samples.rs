@@ -33,7 +33,7 @@ type Site = (Box<str>, Box<str>, u32);
 #[derive(Clone, Debug)]
 struct Sampled {
     rank: Rank,
-    /// All of them.
+    /// Number of samples of this rank.
     n: u32,
     /// In how many it worked below a line of the program, and the activity that most of them show.
     sites: BTreeMap<Site, u32>,

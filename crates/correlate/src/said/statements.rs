@@ -60,7 +60,7 @@ impl<'a> Statements<'a> {
         Self { all }
     }
 
-    /// All of them.
+    /// All messages of the case, in the order of their first utterances.
     pub fn all(&self) -> &[Stated<'a>] {
         &self.all
     }

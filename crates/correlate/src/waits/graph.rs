@@ -55,7 +55,7 @@ pub enum FrontKind {
 /// A rank that others wait for and that waits for no rank.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// Who.
+    /// The rank, or the source of a record whose rank is not known.
     pub node: RankOrSource,
     /// Fronts in which it is awaited.
     pub fronts: Vec<usize>,

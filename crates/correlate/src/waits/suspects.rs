@@ -15,7 +15,7 @@ use crate::who::dumps::OwnedDump;
 /// A rank that holds others up.
 #[derive(Clone, Debug)]
 pub struct Suspect {
-    /// Who.
+    /// The rank, or the source of a record whose rank is not known.
     pub node: RankOrSource,
     /// Ranks that wait for it, directly or through others.
     pub victims: RankSet,

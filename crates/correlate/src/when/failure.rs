@@ -230,7 +230,8 @@ fn exited_well(case: &Case) -> bool {
 /// What programs went on after.
 struct Survived<'a> {
     trails: &'a Trails,
-    /// Exceptions that a source survived: class and message. Whoever catches one catches it again, if a step follows.
+    /// Exceptions that a source survived: class and message. A program that catches one catches it again, if a step
+    /// follows.
     caught: BTreeSet<(SourceId, &'a str, &'a str)>,
     exited_well: bool,
 }

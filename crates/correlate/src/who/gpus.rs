@@ -32,9 +32,9 @@ pub enum Use {
 pub struct SeenGpu<'a> {
     /// The output.
     pub observation: &'a Observation,
-    /// The same.
+    /// The table of GPUs in that output.
     pub table: &'a GpuTable,
-    /// Its row.
+    /// The row of this GPU in the table.
     pub row: &'a GpuRow,
     /// Its address, from here or another output of the same machine.
     pub pci: Option<PciAddress>,

@@ -19,7 +19,7 @@ pub struct Set<'a> {
 
 /// What one process, or one listing, had set.
 pub struct Settings<'a> {
-    /// Whose.
+    /// The process, or the host of the listing.
     pub who: &'a Who,
     /// NCCL's log, or a listing.
     pub kind: SourceKind,

@@ -8,7 +8,7 @@ use super::Sink;
 /// One line, without its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// All of it.
+    /// The whole line.
     pub(crate) raw: &'a [u8],
     /// What follows the launcher's prefix.
     pub(crate) body: &'a [u8],

@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 4 << 10;
 /// Ranks of one source, and forms of lines that are compared.
 const MAX_RANKS: usize = 4_096;
 const MAX_FORMS: usize = 256;
-/// Speakers of which one can be behind.
+/// Fewest speakers among which one can be behind.
 const MIN_SPEAKERS: usize = 3;
 /// How far into a line the name of its rank may be.
 const MAX_AT: usize = 60;

@@ -13,7 +13,7 @@ const ESCAPE: u8 = 0x1b;
 /// A longer sequence is none.
 const MAX_SEQUENCE: usize = 4_096;
 
-/// Whether a terminal is told something in these bytes.
+/// Whether a control sequence of a terminal is in these bytes.
 #[inline]
 pub(super) fn has_any(bytes: &[u8]) -> bool {
     memchr(ESCAPE, bytes).is_some()

@@ -32,7 +32,7 @@ const MAX_COLUMNS: usize = 24;
 const MAX_BYTES: usize = 512;
 /// Rows without which there is no majority.
 const MIN_KEYS: usize = 4;
-/// The name of a row begins within so many bytes: what stands further back is not what the line is about. Chosen.
+/// The name of a row begins within this many bytes: what is further back is not what the line is about. Chosen.
 const MAX_BEFORE_KEY: usize = 40;
 /// Characters behind a number that may be its unit: `images/s`, `ms per step`. Chosen.
 const UNIT_CHARS: usize = 12;

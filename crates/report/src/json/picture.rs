@@ -186,7 +186,7 @@ pub struct Stack {
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StackFrame {
-    /// Where.
+    /// The frame's place in the source.
     #[serde(flatten)]
     pub place: Location,
     /// Whether it is the program's own code.
@@ -234,9 +234,9 @@ pub struct Gpu {
 /// A number of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Value {
-    /// What: `power`.
+    /// Name of the number: `power`.
     pub name: String,
-    /// How much: `121 of 700 W`.
+    /// The number with its unit: `121 of 700 W`.
     pub value: String,
 }
 

@@ -62,9 +62,9 @@ pub struct Topic {
 /// A name and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Detail {
-    /// What.
+    /// Name of the value.
     pub name: String,
-    /// What of it.
+    /// The value, as text.
     pub value: String,
 }
 

@@ -57,7 +57,7 @@ fn compared(good: &Path, bad: &Path) -> Option<String> {
     })
 }
 
-/// A shell takes it as it stands.
+/// Whether a shell takes a path as one word without quotes.
 fn is_word(path: &str) -> bool {
     !path.starts_with('-') && path.chars().all(|c| c.is_ascii_alphanumeric() || "_-./,:=+%@".contains(c))
 }

@@ -33,7 +33,7 @@ struct JsonFinding {
     confidence: &'static str,
     /// The cause that a job which runs into it would be diagnosed with.
     predicts: &'static str,
-    /// Where.
+    /// The place in the code or launch file.
     place: JsonPlace,
     /// What is wrong.
     title: String,
@@ -69,7 +69,7 @@ struct JsonPlace {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct JsonRelated {
-    /// Where.
+    /// The related place.
     place: JsonPlace,
     /// What is there.
     text: String,
@@ -79,7 +79,7 @@ struct JsonRelated {
 struct JsonNote {
     /// File.
     path: String,
-    /// What of it.
+    /// What the user should know of the file.
     text: String,
 }
 

@@ -33,7 +33,7 @@ impl Board {
         Self { front, jobs: Arc::default() }
     }
 
-    /// The jobs that are told apart; none where there is one.
+    /// Replaces the pictures of single jobs, each with the job's name; none where all ranks are of one job.
     pub(crate) fn put(&self, jobs: Vec<(String, Live)>) {
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
     }

@@ -52,7 +52,7 @@ pub(crate) struct ToCollect {
 pub(crate) struct Judged {
     pub(crate) bundle: PathBuf,
     pub(crate) report: Report,
-    /// What it is worth to whoever asked.
+    /// What decides whether the verdict is reported.
     pub(crate) answer: VerdictExcerpt,
     /// `ringleader.report.v1`.
     pub(crate) json: String,

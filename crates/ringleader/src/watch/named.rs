@@ -20,7 +20,7 @@ pub(super) fn named(args: &WatchArgs, teller: &Teller) -> Result<Target, Failure
     Ok(Target::Pids(args.pid.clone()))
 }
 
-/// A job of Slurm of which nothing runs here: who stays waits for it, anybody else hears why there is nothing to see.
+/// Refuses a job of Slurm without a process on this host, unless the command stays and waits for it.
 fn is_here(job: &str, stays: bool, teller: &Teller) -> Result<(), Failure> {
     let proc = Path::new("/proc");
     let is_of = |pid: &u32| ringleader_collect::follow::is_of_slurm(proc, *pid, job);

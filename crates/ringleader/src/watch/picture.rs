@@ -23,7 +23,7 @@ const MAX_NOTES: usize = 16;
 /// Late ranks that are kept.
 const MAX_STRAGGLERS: usize = 16;
 
-/// All of it.
+/// All that the terminal, the page and the metrics show at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Picture {
     pub(crate) schema: &'static str,

@@ -384,6 +384,69 @@ fn documentation_has_no_example_that_nothing_runs() {
     }
 }
 
+/// Crates whose documentation of one line is to say in one plain sentence what a value is, with its unit or shape.
+const DOCUMENTED: &[&str] = &["model", "evidence", "correlate", "watch", "rules", "report", "ringleader"];
+/// Words that make a line a riddle: read alone, it does not say who, or does not say what happens.
+const RIDDLES: &[&str] = &["told", "of which", "whoever", "for so long", "stands"];
+/// Lines that say nothing of the item below.
+const EMPTY_LINES: &[&str] = &[
+    "Which.",
+    "Who.",
+    "Whose.",
+    "What.",
+    "Where.",
+    "When.",
+    "Why.",
+    "How.",
+    "How many.",
+    "How much.",
+    "How long.",
+    "It.",
+    "Nothing.",
+    "All of it.",
+    "All of them.",
+    "The same.",
+    "As above.",
+    "As before.",
+    "One sentence.",
+];
+/// Lines of either kind that are left. This number only shrinks.
+const MOST_RIDDLES: usize = 5;
+
+/// Documentation of one line that is a riddle or empty. Names in backticks are names.
+fn riddles(text: &str) -> Vec<&str> {
+    let docs: Vec<Option<&str>> =
+        text.lines().map(|line| line.trim_start().strip_prefix("///").map(str::trim)).collect();
+    let is_riddle = |doc: &str| {
+        let prose: String = doc.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+        let words: Vec<&str> =
+            prose.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
+        let prose = format!(" {} ", words.join(" "));
+        RIDDLES.iter().any(|riddle| prose.contains(&format!(" {riddle} "))) || EMPTY_LINES.contains(&doc)
+    };
+    let is_doc = |at: Option<usize>| at.and_then(|at| docs.get(at)).is_some_and(Option::is_some);
+    let lines = docs.iter().enumerate().filter_map(|(at, doc)| Some((at, (*doc)?)));
+    lines
+        .filter(|(at, doc)| !is_doc(at.checked_sub(1)) && !is_doc(Some(at + 1)) && is_riddle(doc))
+        .map(|(_, doc)| doc)
+        .collect()
+}
+
+#[test]
+fn documentation_of_one_line_says_what_it_documents() {
+    let sample =
+        "/// Who.\nlet a;\n/// Was told, so.\nb();\n/// `told`: by whom.\nc();\n/// One.\n/// Who.\nd();\n";
+    assert_eq!(riddles(sample), ["Who.", "Was told, so."], "the scan is blind");
+    let mut found = Vec::new();
+    for name in DOCUMENTED {
+        for file in rust_files(&crate::root().join("crates").join(name).join("src")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            found.extend(riddles(&text).into_iter().map(|doc| format!("{}: {doc}", file.display())));
+        }
+    }
+    assert!(found.len() <= MOST_RIDDLES, "{} lines, more than {MOST_RIDDLES}: {found:#?}", found.len());
+}
+
 #[test]
 fn recorded_evidence_stays_small() {
     fn size(path: &Path) -> u64 {

@@ -160,7 +160,7 @@ impl<'s, 'a> Hang<'s, 'a> {
         all.find_map(|apart| self.few(apart.ranks.iter().copied().collect()))
     }
 
-    /// The one of at least three that stands elsewhere.
+    /// The one rank, of at least three, whose stack is at another place than those of the others.
     fn apart_by_stack(&self) -> Option<Ranks> {
         let looks = looks(self.scene.conditions());
         let seen: Vec<&PostureLook<'_>> = looks.iter().collect();

@@ -53,7 +53,7 @@ impl LostRanks {
     }
 }
 
-/// Ranks whose process did not end in order, of which none lives; none where no other rank lives.
+/// Ranks that have no process left and did not end in order; None where no rank lives.
 fn lost(processes: &[Process]) -> Option<BTreeSet<u32>> {
     let lives = |p: &&Process| !matches!(p.state, ProcessState::Dead | ProcessState::Zombie) && !p.is_silent;
     let living: BTreeSet<u32> = processes.iter().filter(lives).filter_map(|p| p.rank).collect();

@@ -37,7 +37,7 @@ impl NotStarted {
         (self.next, self.worth) = (None, self.worth.max(worth));
     }
 
-    /// What the verdict was worth on a job of which no rank has come since.
+    /// `VerdictExcerpt::worth` of the verdict on it; 0 before there is one, and once a rank has come.
     pub(super) fn worth(&self) -> u8 {
         self.worth
     }

@@ -23,7 +23,7 @@ pub(super) fn begins(text: &str) -> bool {
         && text.contains("VRAM%")
 }
 
-/// Takes a row, or what stands around rows.
+/// Takes a row of the table, or a line around the rows; false for any other line.
 pub(super) fn line(table: &mut GpuTable, text: &str, number: u32) -> bool {
     let text = text.trim();
     if text.is_empty() || text.starts_with("====") || text.starts_with("(DID,") {

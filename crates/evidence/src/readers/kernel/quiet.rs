@@ -23,7 +23,7 @@ pub(super) struct Stamp<'a> {
 pub(super) enum Speaker<'a> {
     /// The line does not say.
     Nobody,
-    /// As before.
+    /// The speaker of the line before.
     Last,
     Other(&'a [u8]),
 }

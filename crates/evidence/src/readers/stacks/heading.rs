@@ -74,7 +74,7 @@ fn is_bare(lower: &str) -> bool {
     pair("rank") && pair("pid") && words.nth(1).is_none()
 }
 
-/// What stands behind the marks of a heading: a process, `== 968 (rank 0)`, or a machine, `--- node3 pid 8117 rank 2`.
+/// What follows the marks of a heading: a process, `== 968 (rank 0)`, or a machine, `--- node3 pid 8117 rank 2`.
 fn first_word(body: &str, lower: &str) -> (Option<Pid>, Option<Host>) {
     let is_mark = |c: char| matches!(c, '=' | '-' | '*' | '#');
     let (Some(word), Some(next)) = (

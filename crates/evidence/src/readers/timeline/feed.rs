@@ -12,7 +12,7 @@ pub(super) enum FeedPiece<'w> {
     Event(TraceEvent<'w>),
     /// A key of the document beside the events, with its value.
     Value(&'w [u8], &'w [u8]),
-    /// Nothing.
+    /// The document has ended.
     End,
 }
 

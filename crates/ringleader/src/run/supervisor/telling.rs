@@ -88,7 +88,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A policy that never excludes a node is told before a node fails.
+    /// Says before a node fails that the policy never excludes one.
     pub(super) fn tell_share(&self) {
         let (n_nodes, share) = (self.args.n_nodes(), self.policy.exclude.max_share);
         if self.args.hub.is_some() && n_nodes > 1 && decide::allowed(share, n_nodes) == 0 {

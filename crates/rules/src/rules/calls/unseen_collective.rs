@@ -89,7 +89,7 @@ mod tests {
     const SAVE: (&str, u32, &str) = ("/srv/train.py", 100, "save");
     const STEP: (&str, u32, &str) = ("/srv/train.py", 141, "step");
 
-    /// Rank 1 waits in a recorded call for rank 0, which stands at these places at two looks.
+    /// Rank 1 waits in a recorded call for rank 0, which is at these places at two looks.
     fn job(first: &[(&str, u32, &str)], again: &[(&str, u32, &str)], used_ms: u64) -> StagedCase {
         let mut stage = StagedCase::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]).seen(
             1_000,

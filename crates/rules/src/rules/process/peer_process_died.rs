@@ -188,7 +188,7 @@ fn left(fate: Option<&Fate>) -> String {
         .map_or_else(|| "is gone".to_owned(), |exit| format!("ended by itself with exit code {}", exit.code))
 }
 
-/// Where its exit code stands.
+/// The line that states its exit code.
 fn exit(fate: Option<&Fate>) -> Option<Evidence> {
     fate.and_then(Fate::exited).map(|exit| exit.evidence.clone())
 }

@@ -129,7 +129,8 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
         .build()
 }
 
-/// Ranks whose command lines name another place to meet. `stands`: by a watcher; without one, two looks show that all stand.
+/// Ranks whose command lines name another place to meet. `stands`: a watcher's word that the job hangs;
+/// without one, two looks have shown that.
 fn other_place(scene: &Scene<'_>, stands: Option<&StandStill<'_>>) -> Option<Finding> {
     let Contradiction { title, culprits, evidence } = launch::other_meeting(scene.case(), scene.roster())?;
     Draft::new(RULE.id, Cause::RankEnvMisconfigured, title)

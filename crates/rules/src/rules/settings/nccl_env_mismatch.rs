@@ -77,7 +77,7 @@ struct ProcessSettings<'a> {
 
 /// What it means that a variable is not named.
 enum Silence {
-    /// Nothing.
+    /// It may have been set or not.
     Unknown,
     /// It was not set, if it is one that every process reads and prints.
     OfWhatAllRead(Cite),

@@ -28,7 +28,7 @@ pub(super) struct Remark {
     pub(super) hurts: bool,
     /// Who has it so.
     pub(super) culprits: Vec<Culprit>,
-    /// Where.
+    /// The lines that show the setting.
     pub(super) evidence: Vec<Evidence>,
 }
 
