@@ -466,19 +466,7 @@ impl<'r> Join<'r> {
         // SIGKILL is that rank's.
         if matches!(event.kind, KernelEventKind::OomKill(_))
             && name_of(&event.kind).is_none_or(trains)
-            && let Some(who) = self.killed_at(observation, None)
-        {
-            let about = self.roster.culprit(who);
-            culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
-            return (Bond::Process, culprit);
-        }
-        // The same where the log has no time of day and no process of the job is known by number: the only kill that the log has, and
-        // the only rank that died so.
-        if matches!(event.kind, KernelEventKind::OomKill(_))
-            && observation.at.is_none()
-            && self.roster.members.iter().all(|m| m.pid.is_none())
-            && name_of(&event.kind).is_some_and(trains)
-            && let Some(who) = &self.only_killed
+            && let Some(who) = self.killed_at(observation, None).or_else(|| self.killed_once(observation))
         {
             let about = self.roster.culprit(who);
             culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
@@ -498,6 +486,13 @@ impl<'r> Join<'r> {
         let Some(next) = event.boot.checked_add(1) else { return false };
         let later = (observation.cite.source, next)..=(observation.cite.source, u32::MAX);
         self.boots.range(later).any(|(_, at)| self.window.place(Some(*at)) == Some(Lies::Before))
+    }
+
+    /// The only rank that died by SIGKILL, for the only kill of a log without a time of day, where no process of the job is known by
+    /// number.
+    fn killed_once(&self, observation: &Observation) -> Option<&Who> {
+        let is_untold = observation.at.is_none() && self.roster.members.iter().all(|m| m.pid.is_none());
+        self.only_killed.as_ref().filter(|_| is_untold)
     }
 
     /// The one rank, of that number if one is given, whose launcher saw it end by SIGKILL within seconds of a
