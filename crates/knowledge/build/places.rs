@@ -19,9 +19,7 @@ pub(super) fn write(out: &mut String) {
             write!(out, "crate::place::Activity {{ id: {id:?}, text: {:?}, frames: &[", text(row, "text"));
         for frame in frames {
             assert!(patterns.insert(frame.to_owned()), "{frame} shows two places");
-            let (function, file) = frame.split_once('@').unwrap_or_else(|| panic!("{frame}: no @"));
-            assert!(!function.is_empty() || !file.is_empty(), "place {id}: a frame that matches all");
-            let _ = write!(out, "({function:?}, {file:?}), ");
+            let _ = write!(out, "{:?}, ", pattern(id, frame));
         }
         out.push_str("], waits: &[");
         for wait in waits {
@@ -40,10 +38,34 @@ pub(super) fn write(out: &mut String) {
     }
     out.push_str("];\n");
     constants(out, "places", ids.iter().map(String::as_str));
+    marks(&array(&table, "mark"), out);
     let aside = list(&table, "aside");
     assert!(
         aside.iter().all(|part| part.len() > 4 && *part == part.to_lowercase()),
         "aside: too short, or not in lower case"
     );
     let _ = writeln!(out, "pub(crate) static ASIDE: &[&str] = &{aside:?};");
+}
+
+/// Function and file of a frame.
+fn pattern<'t>(id: &str, frame: &'t str) -> (&'t str, &'t str) {
+    let (function, file) = frame.split_once('@').unwrap_or_else(|| panic!("{frame}: no @"));
+    assert!(!function.is_empty() || !file.is_empty(), "{id}: a frame that matches all");
+    (function, file)
+}
+
+fn marks(rows: &[&toml::Table], out: &mut String) {
+    let mut ids = BTreeSet::new();
+    out.push_str("pub(crate) static MARKS: &[crate::place::Mark] = &[\n");
+    for row in rows {
+        let id = text(row, "id");
+        assert!(ids.insert(id), "mark {id} stands twice");
+        let frames: Vec<_> = list(row, "frames").into_iter().map(|frame| pattern(id, frame)).collect();
+        assert!(!frames.is_empty(), "nothing shows mark {id}");
+        let source = text(row, "source");
+        let _ =
+            writeln!(out, "crate::place::Mark {{ id: {id:?}, frames: &{frames:?}, source: {source:?} }},");
+    }
+    out.push_str("];\n");
+    constants(out, "marks", ids.into_iter());
 }

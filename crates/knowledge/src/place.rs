@@ -1,8 +1,8 @@
 //! What a rank does outside of collectives, derived from a frame of its stack or the kernel function that it sleeps
 //! in.
 
-pub use crate::tables::places as ids;
-use crate::tables::{ASIDE, PLACES};
+use crate::tables::{ASIDE, MARKS, PLACES};
+pub use crate::tables::{marks, places as ids};
 
 /// An activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub struct Activity {
     pub waits_for_ranks: bool,
     /// It does not end by itself.
     pub is_endless: bool,
+    /// Source of the names.
+    pub source: &'static str,
+}
+
+/// What a single frame shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// `gpu-wait`, `backward`, ...
+    pub id: &'static str,
+    /// Function and file of frames that show it.
+    pub frames: &'static [(&'static str, &'static str)],
     /// Source of the names.
     pub source: &'static str,
 }
@@ -57,6 +68,18 @@ pub fn is_file_work(function: &str) -> bool {
 pub fn is_aside(function: &str) -> bool {
     let name = function.to_ascii_lowercase();
     ASIDE.iter().any(|part| name.contains(part))
+}
+
+/// Whether a frame is marked so: one of [`marks`].
+pub fn is_marked(mark: &str, function: &str, file: &str) -> bool {
+    // `Queue.get` of a class is `get`; a native function may have any dots: `connect(…) [clone .cold]`.
+    let name = function.rsplit('.').next().unwrap_or(function);
+    let is_import = function == "<module>";
+    let fits = |pattern: &str| {
+        (is_name(pattern, function) || is_name(pattern, name)) && !(is_import && pattern.is_empty())
+    };
+    let marked = MARKS.iter().find(|m| m.id == mark);
+    marked.is_some_and(|mark| mark.frames.iter().any(|(name, path)| fits(name) && is_path(path, file)))
 }
 
 impl Activity {
@@ -96,7 +119,20 @@ fn is_path(pattern: &str, file: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_aside, of_stack, of_wait};
+    use super::{is_aside, is_marked, marks, of_stack, of_wait};
+
+    #[test]
+    fn marks_of_frames() {
+        let rendezvous = "torch/distributed/elastic/agent/server/api.py";
+        assert!(is_marked(marks::LAUNCHER_RENDEZVOUS, "SimpleElasticAgent._rendezvous", rendezvous));
+        assert!(!is_marked(marks::LAUNCHER_RENDEZVOUS, "run", rendezvous));
+        let connects = "c10d::detail::SocketConnectOp::tryConnect(int) [clone .cold]";
+        assert!(is_marked(marks::STORE_CONNECTION, connects, ""));
+        assert!(is_marked(marks::GPU_WAIT, "cuMemcpyDtoH_v2", "libcuda.so.1"));
+        assert!(!is_marked(marks::GPU_WAIT, "query", "/x/torch/cuda/streams.py"));
+        assert!(is_marked(marks::GPU_CALL, "query", "/x/torch/cuda/streams.py"));
+        assert!(!is_marked(marks::TORCH_COLLECTIVE, "<module>", "torch/distributed/distributed_c10d.py"));
+    }
 
     fn id(frames: &[(&str, &str)]) -> Option<(&'static str, usize)> {
         of_stack(frames).map(|(place, at)| (place.id, at))

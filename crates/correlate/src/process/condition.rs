@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::place::{self, Activity};
+use ringleader_knowledge::place::{self, Activity, marks};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessRow, ProcessStacks, ProcessTable,
     Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, WallTime, WatchEvent, WatchedEnd,
@@ -86,17 +86,6 @@ impl Busy {
     }
 }
 
-/// Calls of CUDA that return once the GPU has done its work.
-const GPU_WAITS: [&str; 7] = [
-    "cudaStreamSynchronize",
-    "cudaDeviceSynchronize",
-    "cudaEventSynchronize",
-    "cuStreamSynchronize",
-    "cuCtxSynchronize",
-    "cuEventSynchronize",
-    "cuMemcpyDtoH",
-];
-
 impl ProgramPosition {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
@@ -112,14 +101,7 @@ impl ProgramPosition {
     /// The main thread waits for the GPU or inside torch.distributed: it does not hold others up.
     pub fn waits_in_gpu_or_collective(&self) -> bool {
         self.frames.iter().filter(|f| !f.is_native()).take(4).any(|f| {
-            let file = &*f.file;
-            let gpu = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
-            let wait = matches!(
-                &*f.function,
-                "synchronize" | "wait" | "query" | "item" | "cpu" | "tolist" | "elapsed_time"
-            );
-            let collective = file.ends_with("torch/distributed/distributed_c10d.py") && !self.is_leaving();
-            gpu && wait || collective
+            is_marked(marks::GPU_CALL, f) || is_marked(marks::TORCH_COLLECTIVE, f) && !self.is_leaving()
         }) || self.waits_for_gpu()
     }
 
@@ -127,7 +109,7 @@ impl ProgramPosition {
     pub fn is_in_collective(&self) -> bool {
         let names = self.names();
         let known = place::of_stack(&names).is_some_and(|(place, _)| place.waits_for_ranks);
-        let of_torch = |f: &Frame| f.file.ends_with("torch/distributed/distributed_c10d.py");
+        let of_torch = |f: &Frame| is_marked(marks::TORCH_COLLECTIVE, f);
         known || self.frames.iter().filter(|f| !f.is_native()).take(4).any(of_torch) && !self.is_leaving()
     }
 
@@ -161,57 +143,25 @@ impl ProgramPosition {
             n_python += u32::from(!f.is_native());
             n_python <= NEAR_FRAMES
         });
-        near.into_iter().any(|f| {
-            let file = &*f.file;
-            let of_torch =
-                file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
-            of_torch && matches!(&*f.function, "synchronize" | "wait")
-                || GPU_WAITS.iter().any(|name| f.function.starts_with(name))
-        })
+        near.into_iter().any(|f| is_marked(marks::GPU_WAIT, f))
     }
 
     /// The main thread is on its way out: tearing down, at exit.
     pub fn is_leaving(&self) -> bool {
         // Python ends, or the C library does: no frame of Python is left then.
         let ends = |f: &Frame| {
-            f.is_native() && matches!(&*f.function, "Py_FinalizeEx" | "Py_Finalize" | "__run_exit_handlers")
+            if f.is_native() {
+                return is_marked(marks::NATIVE_EXIT, f);
+            }
+            let of_framework = f.owner() == ringleader_model::FrameOwner::Framework;
+            of_framework && is_marked(marks::FRAMEWORK_EXIT, f) || is_marked(marks::PROGRAM_EXIT, f)
         };
         self.frames.iter().any(ends)
-            || self.frames.iter().filter(|f| !f.is_native()).any(|f| {
-                // Some readers name a method with its class: `State.shutdown`.
-                let name = f.function.rsplit_once('.').map_or(&*f.function, |(_, name)| name);
-                match name {
-                    "destroy_process_group"
-                    | "_shutdown"
-                    | "_exit_function"
-                    | "atexit"
-                    | "_run_exitfuncs"
-                    // What PyTorch does at exit for each worker of a data loader.
-                    | "_clean_up_worker" => f.owner() == ringleader_model::FrameOwner::Framework,
-                    "shutdown" => {
-                        f.owner() == ringleader_model::FrameOwner::Framework
-                            || f.file.ends_with("jax/_src/distributed.py")
-                    }
-                    "end_training" => f.file.ends_with("accelerate/accelerator.py"),
-                    // What JAX does at exit.
-                    "clean_up" => f.file.ends_with("jax/_src/api.py"),
-                    _ => false,
-                }
-            })
     }
 
     /// The main thread is setting up the job.
     pub fn is_joining(&self) -> bool {
-        self.frames.iter().any(|f| {
-            matches!(
-                &*f.function,
-                "init_process_group"
-                    | "_create_c10d_store"
-                    | "_new_process_group_helper"
-                    | "rendezvous"
-                    | "next_rendezvous"
-            )
-        })
+        self.frames.iter().any(|f| is_marked(marks::JOINING, f))
     }
 }
 
@@ -589,9 +539,14 @@ impl Conditions {
     }
 }
 
+/// Whether the table of places marks this frame so.
+pub fn is_marked(mark: &str, frame: &Frame) -> bool {
+    place::is_marked(mark, &frame.function, &frame.file)
+}
+
 /// The collective that a thread of the program is in, and the user's line that called it.
 fn stand_in_collective(thread: &ThreadStack) -> Option<String> {
-    let call = thread.frames.iter().find(|f| f.file.ends_with("torch/distributed/distributed_c10d.py"))?;
+    let call = thread.frames.iter().find(|f| is_marked(marks::TORCH_COLLECTIVE, f))?;
     let place = user_frame(&thread.frames)?;
     Some(format!("{} called from {} ({}:{})", call.function, place.function, place.file, place.line))
 }
@@ -625,9 +580,7 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
 
 /// The process is a worker of a data loader: a child of a rank; it does not show where the rank is.
 fn is_of_worker(thread: &ThreadStack) -> bool {
-    let is_loop =
-        |f: &Frame| &*f.function == "_worker_loop" && f.file.ends_with("utils/data/_utils/worker.py");
-    thread.frames.iter().any(is_loop)
+    thread.frames.iter().any(|f| is_marked(marks::LOADER_WORKER, f))
 }
 
 /// A thread other than the main one that holds Python's lock.

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::place::is_aside;
+use ringleader_knowledge::place::{is_aside, marks};
 use ringleader_model::{Evidence, Frame, Rank};
 
-use crate::process::condition::{Busy, Condition, Conditions, ProcessState, ProgramPosition};
+use crate::process::condition::{Busy, Condition, Conditions, ProcessState, ProgramPosition, is_marked};
 
 /// What a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,5 +142,5 @@ pub fn odd_ones(conditions: &Conditions, looks: &[&PostureLook<'_>]) -> Vec<Rank
 
 /// In the backward pass of a step.
 fn is_backward(frame: &Frame) -> bool {
-    &*frame.function == "backward" && frame.file.ends_with("torch/autograd/__init__.py")
+    is_marked(marks::BACKWARD, frame)
 }

@@ -22,7 +22,9 @@
 use std::collections::BTreeMap;
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition::is_marked;
 use ringleader_knowledge::command;
+use ringleader_knowledge::place::marks;
 use ringleader_model::{
     Cause, Confidence, Evidence, Frame, Host, Impact, Observation, Pid, ProcessStacks, SourceKind, Weight,
 };
@@ -40,8 +42,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 /// Options with the number of nodes.
 const NODES: &[&str] = &["nnodes", "num_nodes", "num_machines"];
-/// Where it tries to connect to the store that the first node serves.
-const CONNECTS: [&str; 2] = ["SocketConnectOp", "TCPClient::connect"];
 
 /// Stacks of one launcher.
 type Looks<'a> = Vec<(&'a Observation, &'a ProcessStacks)>;
@@ -96,12 +96,12 @@ fn frames(stacks: &ProcessStacks) -> impl Iterator<Item = &Frame> {
 }
 
 fn is_rendezvous(frame: &Frame) -> bool {
-    frame.file.ends_with("elastic/agent/server/api.py")
-        && frame.function.rsplit('.').next() == Some("_rendezvous")
+    is_marked(marks::LAUNCHER_RENDEZVOUS, frame)
 }
 
+/// It tries to connect to the store that the first node serves.
 fn connects(frame: &Frame) -> bool {
-    CONNECTS.iter().any(|name| frame.function.contains(name))
+    is_marked(marks::STORE_CONNECTION, frame)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::place::marks;
 use ringleader_model::{
     Cause, Cite, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, NcclComm, Pid, Rank, RankSet,
     SourceKind, WatchEvent, Weight, Who,
@@ -36,6 +37,7 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition::is_marked;
 use ringleader_correlate::said::watcher::StandStill;
 use ringleader_correlate::who::launch::{
     self, CITATIONS, Contradiction, Differs, MAX_LOCAL, MAX_WORLD, Started, differs,
@@ -306,9 +308,7 @@ fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
     }
     let stand = scene.condition(Rank(0))?.stand.as_ref()?;
     let frame = stand.frames.iter().find(|frame| !frame.is_native())?;
-    let is_it =
-        &*frame.function == "_create_c10d_store" && frame.file.ends_with("torch/distributed/rendezvous.py");
-    is_it.then(|| stand.evidence.clone())
+    is_marked(marks::STORE_CREATION, frame).then(|| stand.evidence.clone())
 }
 
 /// A rank that was set to use another interface than its peers. Interfaces of other hosts may have other names.
