@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use ringleader_knowledge::sign::{self, ids};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, Pid, ProcessRow, Route,
-    RunPace, SourceKind, SystemFact, Who,
+    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NcclTransport, NetFact, Observation, Pid,
+    ProcessRow, Route, RunPace, SourceKind, SystemFact, Who,
 };
 
 use crate::said::CITED_CHARS;
@@ -314,21 +314,21 @@ impl Signs {
             if process.meets_at().is_some_and(|socket| socket.is_loopback()) {
                 self.add(ids::BOOTSTRAP_ON_LOOPBACK, 1, at.clone(), &process.who);
             }
-            match process.network.as_deref() {
-                Some(n) if n.starts_with("Socket") => self.add(ids::SOCKETS_USED, 1, at, &process.who),
-                Some(n) if n.starts_with("IB") => self.add(ids::VERBS_USED, 1, at, &process.who),
-                _ => {}
+            if process.uses_sockets() {
+                self.add(ids::SOCKETS_USED, 1, at, &process.who);
+            } else if process.uses_verbs() {
+                self.add(ids::VERBS_USED, 1, at, &process.who);
             }
         }
         for link in &log.links {
             let text = format!("{} -> {} via {}", link.from.0, link.to.0, link.transport);
             let who = log.processes.get(link.process as usize).map(|p| p.who.clone()).unwrap_or_default();
             let at = Evidence { cite: link.cite, text, kind: SourceKind::NcclLog };
-            if link.transport.starts_with("P2P") {
+            if link.over == NcclTransport::PeerToPeer {
                 self.add("p2p-used", 1, Some(at), &who);
-            } else if link.transport.contains("GDRDMA") {
+            } else if link.is_direct() {
                 self.add(ids::GDR_USED, 1, Some(at), &who);
-            } else if link.transport.starts_with("SHM") || link.transport.starts_with("direct shared") {
+            } else if link.is_shared_memory() {
                 self.add(ids::SHM_USED, 1, Some(at), &who);
             }
         }

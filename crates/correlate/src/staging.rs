@@ -8,9 +8,9 @@ pub mod rings;
 
 use ringleader_model::{
     Case, Cite, Environment, EnvironmentForm, Fact, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank,
-    Limit, LimitKind, Named, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation,
-    PciAddress, Pid, PythonException, Rank, Said, SaidForm, Setting, Source, SourceId, SourceKind,
-    StoreEvent, TorchEvent, WallTime, Who,
+    Limit, LimitKind, Named, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting,
+    NcclTransport, Observation, PciAddress, Pid, PythonException, Rank, Said, SaidForm, Setting, Source,
+    SourceId, SourceKind, StoreEvent, TorchEvent, WallTime, Who,
 };
 
 /// In how many samples a main thread stood where: `(file, line, function)`, innermost first.
@@ -265,6 +265,7 @@ impl StagedCase {
                 from: GroupRank(from),
                 to: GroupRank(to),
                 transport: transport.into(),
+                over: NcclTransport::parse(transport),
                 is_send: None,
                 n_channels: 2,
             });

@@ -136,7 +136,8 @@ fn of_nccl(log: &mut NcclLog, visit: &mut impl FnMut(&mut Cite)) {
         visit(cite);
     }
     for link in links {
-        let NcclLink { cite, process: _, from: _, to: _, transport: _, is_send: _, n_channels: _ } = link;
+        let NcclLink { cite, process: _, from: _, to: _, transport: _, over: _, is_send: _, n_channels: _ } =
+            link;
         visit(cite);
     }
 }

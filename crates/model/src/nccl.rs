@@ -122,6 +122,16 @@ impl NcclProcess {
         devices.split_whitespace().filter_map(Socket::parse)
     }
 
+    /// NCCL chose its own network over sockets.
+    pub fn uses_sockets(&self) -> bool {
+        self.network.as_deref().is_some_and(|name| name.starts_with("Socket"))
+    }
+
+    /// NCCL chose its own network over InfiniBand or RoCE.
+    pub fn uses_verbs(&self) -> bool {
+        self.network.as_deref().is_some_and(|name| name.starts_with("IB"))
+    }
+
     /// The ports of `ib_devices`.
     pub fn verbs_ports(&self) -> impl Iterator<Item = VerbsPort<'_>> {
         let list = self.ib_devices.as_deref().unwrap_or_default();
@@ -274,31 +284,67 @@ pub struct NcclLink {
     pub to: GroupRank,
     /// Text after `via `: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`.
     pub transport: Box<str>,
+    /// What that is.
+    pub over: NcclTransport,
     /// `[send]`/`[receive]` of NET lines: Some(true) = send.
     pub is_send: Option<bool>,
     /// Number of channels.
     pub n_channels: u32,
 }
 
+/// Over what a channel goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NcclTransport {
+    /// Between GPUs of one host: `P2P/CUMEM`.
+    PeerToPeer,
+    /// Through shared memory of the host: `SHM/direct/direct`, older: `direct shared memory`.
+    SharedMemory,
+    /// Over sockets: `NET/Socket/0`.
+    Sockets,
+    /// Over InfiniBand or RoCE: `NET/IB/0`, with the number of the device in NCCL's list. A plugin's numbers are its own.
+    Verbs(Option<u32>),
+    /// Over another network.
+    Network,
+    /// Over anything else.
+    Other,
+}
+
+impl NcclTransport {
+    /// Of the text after `via `.
+    pub fn parse(text: &str) -> Self {
+        let mut parts = text.split('/');
+        let (head, network) = (parts.next().unwrap_or_default(), parts.next());
+        match network.filter(|_| head == "NET") {
+            Some(name) if name.starts_with("Socket") => Self::Sockets,
+            Some("IB") => Self::Verbs(parts.next().and_then(|n| n.parse().ok())),
+            Some(name) if name.starts_with("IB") => Self::Verbs(None),
+            Some(_) => Self::Network,
+            None if head.starts_with("P2P") => Self::PeerToPeer,
+            None if head.starts_with("SHM") || head.starts_with("direct shared") => Self::SharedMemory,
+            None => Self::Other,
+        }
+    }
+}
+
 impl NcclLink {
     /// Through shared memory of the host.
     pub fn is_shared_memory(&self) -> bool {
-        self.transport.starts_with("SHM")
+        self.over == NcclTransport::SharedMemory
     }
 
     /// Over a network, of any kind.
     pub fn is_network(&self) -> bool {
-        self.transport.starts_with("NET/")
+        matches!(self.over, NcclTransport::Sockets | NcclTransport::Verbs(_) | NcclTransport::Network)
     }
 
     /// Over sockets.
     pub fn is_sockets(&self) -> bool {
-        self.transport.starts_with("NET/Socket")
+        self.over == NcclTransport::Sockets
     }
 
     /// Over InfiniBand or RoCE.
     pub fn is_verbs(&self) -> bool {
-        self.transport.starts_with("NET/IB")
+        matches!(self.over, NcclTransport::Verbs(_))
     }
 
     /// Between NIC and GPU without the host's memory (GPUDirect RDMA).
@@ -318,7 +364,24 @@ pub struct HostPid {
 
 #[cfg(test)]
 mod tests {
+    use super::NcclTransport;
     use super::{NcclProcess, Socket};
+
+    #[test]
+    fn transports_as_nccl_prints_them() {
+        for (text, transport) in [
+            ("P2P/CUMEM", NcclTransport::PeerToPeer),
+            ("SHM/direct/direct", NcclTransport::SharedMemory),
+            ("direct shared memory", NcclTransport::SharedMemory),
+            ("NET/Socket/0", NcclTransport::Sockets),
+            ("NET/IB/3/GDRDMA", NcclTransport::Verbs(Some(3))),
+            ("NET/IBext_v9/0", NcclTransport::Verbs(None)),
+            ("NET/Libfabric/1", NcclTransport::Network),
+            ("COLLNET", NcclTransport::Other),
+        ] {
+            assert_eq!(NcclTransport::parse(text), transport, "{text}");
+        }
+    }
 
     #[test]
     fn sockets_of_a_process() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::address::is_loopback_name;
 use ringleader_model::{
     BenchRun, Case, Cite, CopyTest, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
-    NcclProcess, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
+    NcclProcess, NcclTransport, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
 use crate::who::roster::Roster;
@@ -199,11 +199,8 @@ impl<'a> Tools<'a> {
         let mut users: Vec<VerbsUser<'a>> = all.iter().filter(here).copied().collect();
         // Those with a channel over this very device, where the log has channels at all.
         let over_it = |u: &VerbsUser<'_>| {
-            let name = format!("NET/IB/{}", u.slot);
-            u.log.links.iter().any(|l| {
-                l.process == u.index
-                    && (*l.transport == *name || l.transport.starts_with(&format!("{name}/")))
-            })
+            let over = NcclTransport::Verbs(Some(u.slot as u32));
+            u.log.links.iter().any(|l| l.process == u.index && l.over == over)
         };
         if users.iter().any(over_it) {
             users.retain(over_it);

@@ -21,7 +21,7 @@ use std::hash::Hasher;
 use memchr::memmem;
 use ringleader_model::{
     Cite, Fact, GroupRank, Host, NcclBacktrace, NcclCall, NcclComm, NcclLink, NcclLog, NcclMessage,
-    NcclProcess, NcclSetting, NcclStranger, NoteKind, Pid, SourceKind, WallTime, Who,
+    NcclProcess, NcclSetting, NcclStranger, NcclTransport, NoteKind, Pid, SourceKind, WallTime, Who,
 };
 
 use self::header::{LineHead, NcclLevel};
@@ -618,13 +618,15 @@ impl NcclReader {
             None => {
                 let id = self.log.links.len() as u32;
                 self.link_ids.entry(key).or_insert(id);
+                // What is no UTF-8 is replaced and so never found again: noise of a broken file.
+                let transport = String::from_utf8_lossy(channel.transport);
                 self.log.links.push(NcclLink {
                     cite: said.cite,
                     process: said.process,
                     from: GroupRank(channel.from),
                     to: GroupRank(channel.to),
-                    // What is no UTF-8 is replaced and so never found again: noise of a broken file.
-                    transport: String::from_utf8_lossy(channel.transport).into(),
+                    over: NcclTransport::parse(&transport),
+                    transport: transport.into(),
                     is_send: channel.is_send,
                     n_channels: 1,
                 });

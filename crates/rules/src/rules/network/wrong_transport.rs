@@ -78,10 +78,9 @@ fn has_verbs(process: &NcclProcess) -> bool {
 
 fn sockets_beside_verbs(scene: &Scene<'_>) -> Option<Finding> {
     let processes: Vec<&NcclProcess> = scene.nccl_logs().flat_map(|(_, log)| &log.processes).collect();
-    let network = |p: &NcclProcess, name: &str| p.network.as_deref().is_some_and(|n| n.starts_with(name));
-    let others_use_verbs = processes.iter().any(|p| network(p, "IB"));
+    let others_use_verbs = processes.iter().any(|p| p.uses_verbs());
     let slow: Vec<&&NcclProcess> =
-        processes.iter().filter(|p| network(p, "Socket") && (has_verbs(p) || others_use_verbs)).collect();
+        processes.iter().filter(|p| p.uses_sockets() && (has_verbs(p) || others_use_verbs)).collect();
     let evidence: Vec<Evidence> = slow
         .iter()
         .take(CITATIONS)
