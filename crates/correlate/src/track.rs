@@ -247,6 +247,8 @@ pub struct Group<'a> {
     pub view: GroupRecorder,
     /// Name for people: `default_pg`, `dp`, or a communicator hash.
     pub name: String,
+    /// Nobody gave it a name: that is its communicator's number.
+    pub is_unnamed: bool,
     /// Global ranks by group rank; None where unknown.
     pub ranks: Vec<Option<Rank>>,
     /// Tracks; `tracks[i]` belongs to group rank `i`; None = nothing recorded for it.

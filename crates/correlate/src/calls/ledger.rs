@@ -173,6 +173,7 @@ fn flight_groups<'a>(
                 groups.push(Group {
                     view: GroupRecorder::Flight,
                     name: group_name(&group.name, &group.desc),
+                    is_unnamed: false,
                     ranks: Vec::new(),
                     tracks: Vec::new(),
                     is_world: false,

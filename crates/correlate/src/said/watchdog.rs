@@ -163,6 +163,7 @@ impl WatchdogLines {
                 Group {
                     view: GroupRecorder::Flight,
                     name,
+                    is_unnamed: false,
                     tracks: vec![None; ranks.len()],
                     ranks,
                     is_world,

@@ -103,6 +103,8 @@ pub(super) struct Operation {
     call: String,
     /// Its group, for people.
     group: String,
+    /// Nobody gave the group a name.
+    is_unnamed: bool,
     is_message: bool,
     /// A collective that has one number.
     named: Option<NamedCall>,
@@ -118,7 +120,7 @@ impl Operation {
     /// In words, without what tells groups of one kind, and messages of one group, from each other.
     pub(super) fn kind(&self) -> String {
         let call = if self.is_message { "message" } else { &self.call };
-        if self.group.starts_with("communicator ") {
+        if self.is_unnamed {
             return format!("{call} of communicator");
         }
         let group: String = self.group.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -150,6 +152,7 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
             Operation {
                 call: format!("message #{nth} from {} to {}", name(from), name(to)),
                 group: group.name.clone(),
+                is_unnamed: group.is_unnamed,
                 is_message: true,
                 named: None,
             }
@@ -161,15 +164,16 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
 /// `#45 of default_pg`: by the number and the name that PyTorch's recorder gives where it has seen the same call, so that a report
 /// has one name for it. Where the numbers differ both are told.
 fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, number: u64) -> Operation {
-    let collective = |number: u64, group: String, named: Option<NamedCall>| Operation {
+    let collective = |number: u64, of: &Group<'_>, group: String, named: Option<NamedCall>| Operation {
         call: format!("{kind} #{number}"),
         group,
+        is_unnamed: of.is_unnamed,
         is_message: false,
         named,
     };
     let plain = |group: &Group<'_>| {
         let named = NamedCall { group: group.name.clone(), number };
-        collective(number, group.name.clone(), Some(named))
+        collective(number, group, group.name.clone(), Some(named))
     };
     let Some(twin) = twin(ledger, group) else { return plain(group) };
     let track = |member: &usize| {
@@ -192,8 +196,10 @@ fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, n
         matches!(front.what, FrontKind::Count(..)) && waiting.iter().all(|t| t.last_seq() == *last)
     });
     match last.filter(|last| is_it(*last)) {
-        Some(last) => collective(last.into(), format!("{} (#{number} of {})", twin.name, group.name), None),
-        None => collective(number, format!("{} ({} of PyTorch)", group.name, twin.name), None),
+        Some(last) => {
+            collective(last.into(), twin, format!("{} (#{number} of {})", twin.name, group.name), None)
+        }
+        None => collective(number, group, format!("{} ({} of PyTorch)", group.name, twin.name), None),
     }
 }
 

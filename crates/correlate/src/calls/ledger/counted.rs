@@ -111,6 +111,7 @@ pub(super) fn nccl_groups<'a>(
                         || "split communicator".to_owned(),
                         |id| format!("communicator {id:016x}"),
                     ),
+                    is_unnamed: comm.comm_id.is_some(),
                     ranks: vec![None; comm.n_ranks as usize],
                     tracks: vec![None; comm.n_ranks as usize],
                     is_world: roster.world_size == Some(comm.n_ranks),
@@ -207,6 +208,7 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
                 view: GroupRecorder::Ras,
                 name: format!("communicator {:016x}", comm.hash),
+                is_unnamed: true,
                 ranks: vec![None; size],
                 tracks: vec![None; size],
                 is_world: roster.world_size == Some(comm.size),

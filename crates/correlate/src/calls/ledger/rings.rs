@@ -69,6 +69,7 @@ fn fresh<'a>(comm: &RingComm, roster: &Roster) -> Group<'a> {
     Group {
         view: GroupRecorder::Ring,
         name,
+        is_unnamed: comm.name.is_empty(),
         ranks: vec![None; comm.size as usize],
         tracks: vec![None; comm.size as usize],
         is_world: roster.world_size == Some(comm.size),
