@@ -156,14 +156,7 @@ fn open(
             open(place, &mut text, budget, scratch, extract);
         }
         StreamForm::Empty => {
-            alone(
-                place,
-                SourceKind::PlainText,
-                NoteKind::Remark,
-                "the file is empty".into(),
-                budget,
-                extract,
-            );
+            alone(place, SourceKind::PlainText, NoteKind::Empty, "the file is empty".into(), budget, extract);
         }
         StreamForm::Timeline => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);

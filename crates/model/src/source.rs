@@ -245,6 +245,8 @@ pub enum NoteKind {
     Denied,
     /// No reader recognised anything in it.
     Unrecognised,
+    /// The file has no byte.
+    Empty,
     /// A remark that is not a problem.
     Remark,
 }

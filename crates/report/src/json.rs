@@ -379,6 +379,9 @@ pub struct Note {
     pub line: Option<u32>,
     /// What could not be read or was left out, in one sentence.
     pub text: String,
+    /// The file, or what a compressed one holds, has no byte.
+    #[serde(skip)]
+    pub is_empty: bool,
 }
 
 /// A kind of evidence that was not there.
@@ -539,7 +542,9 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
         // Links, pipes and files beyond a limit have notes although they were not opened.
         let unread = notes.iter().any(|note| match note.kind {
             model::NoteKind::Unreadable | model::NoteKind::Denied => true,
-            model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,
+            model::NoteKind::Remark | model::NoteKind::Empty | model::NoteKind::LimitReached => {
+                source.size_bytes == 0
+            }
             _ => false,
         });
         let mut names: Vec<&str> = source.kinds.iter().map(|kind| kind.name()).collect();
@@ -625,9 +630,10 @@ impl From<&model::Note> for Note {
             model::NoteKind::UnknownVersion => "unknown-version",
             model::NoteKind::Unreadable | model::NoteKind::Denied => "unreadable",
             model::NoteKind::Unrecognised => "unrecognised",
-            model::NoteKind::Remark => "remark",
+            model::NoteKind::Remark | model::NoteKind::Empty => "remark",
         };
-        Self { kind: kind.to_owned(), line: line(note.cite.line), text: note.text.clone() }
+        let is_empty = note.kind == model::NoteKind::Empty;
+        Self { kind: kind.to_owned(), line: line(note.cite.line), text: note.text.clone(), is_empty }
     }
 }
 

@@ -80,16 +80,13 @@ pub(crate) fn of_each_job(report: &Report) -> Option<&str> {
     report.undecided.iter().find(|open| open.asks == Asks::Job).map(|open| open.command.as_str())
 }
 
-/// The readers' remark on a file, or what a compressed one holds, without a byte.
-const EMPTY: &str = "the file is empty";
-
 /// Files without a byte that are named; of many the first.
 const MAX_EMPTY: usize = 3;
 
 /// The files that hold nothing, in a few words: an empty log beside good ones is easily taken for a quiet rank.
 pub(crate) fn empty(report: &Report) -> Option<String> {
     let is_empty = |entry: &&LookedAt| {
-        entry.kind == "empty" || entry.kind == "text" && entry.notes.iter().any(|note| note.text == EMPTY)
+        entry.kind == "empty" || entry.kind == "text" && entry.notes.iter().any(|note| note.is_empty)
     };
     let names: Vec<String> =
         report.looked_at.iter().filter(is_empty).map(|entry| crate::quote::plain(&entry.source)).collect();
@@ -103,7 +100,7 @@ pub(crate) fn empty(report: &Report) -> Option<String> {
 pub(crate) fn nothing(report: &Report) -> Option<String> {
     let is_blank = |entry: &LookedAt| {
         matches!(entry.kind.as_str(), "not-read" | "empty" | "unknown")
-            || entry.kind == "text" && entry.notes.iter().any(|note| note.text == EMPTY)
+            || entry.kind == "text" && entry.notes.iter().any(|note| note.is_empty)
     };
     let is_empty = report.verdict.cause() == Cause::Undecided
         && report.findings.is_empty()

@@ -44,7 +44,8 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
     if !case.sources.iter().any(is_known) {
         // Text that was read as a whole may be the quiet output of a healthy job; what could not be read is nothing.
-        let is_whole = |n: &Note| matches!(n.kind, NoteKind::Unrecognised | NoteKind::Remark);
+        let is_whole =
+            |n: &Note| matches!(n.kind, NoteKind::Unrecognised | NoteKind::Remark | NoteKind::Empty);
         return !case.notes.iter().all(is_whole) || !case.sources.iter().any(quiet);
     }
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)

@@ -169,7 +169,7 @@ impl Read for OneByte<'_> {
 
 #[test]
 fn what_cannot_be_read_is_told() {
-    check("e", b"", "e [text] 0 B\n  note Remark line 0: the file is empty");
+    check("e", b"", "e [text] 0 B\n  note Empty line 0: the file is empty");
     check(
         "b",
         &[0, 1, 2, 3, 0xfe, 0xff, 7, 8, 9],

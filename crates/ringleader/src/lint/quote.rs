@@ -44,7 +44,7 @@ pub(crate) fn quote(report: &mut Report, folder: &Path) -> Result<(), Failure> {
         sources.len(),
         quoted.len()
     );
-    let mut notes = vec![Note { kind: "remark".to_owned(), line: None, text }];
+    let mut notes = vec![Note { kind: "remark".to_owned(), line: None, text, is_empty: false }];
     if files.is_empty() {
         files.push(folder.to_string_lossy().into_owned());
     }
