@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
 use ringleader_knowledge::wording;
-use ringleader_model::{Culprit, Fact, Finding, LocalRank, Observation, PciAddress, Rank};
+use ringleader_model::{Cite, Culprit, Fact, Finding, LocalRank, Observation, PciAddress, Rank};
 
 /// Utilisation of a GPU on which nothing runs, and of one on which a collective's kernel waits, percent.
 const IDLE_PCT: f32 = 10.0;
@@ -52,8 +52,10 @@ pub(super) fn named(scene: &Scene<'_>, first: &Finding, spoke: BTreeSet<Rank>) -
     let n_ranks =
         known.last().map_or(0, |last| last.0.saturating_add(1)).max(scene.roster().world_size.unwrap_or(0));
     let is_one_machine = scene.roster().hosts().len() <= 1 && scene.machines().only_or_none();
+    let cites: BTreeSet<Cite> = first.evidence.iter().map(|evidence| evidence.cite).collect();
+    let lines = scene.case().observations.iter().filter(|observation| cites.contains(&observation.cite));
     let devices: BTreeSet<Rank> =
-        first.evidence.iter().filter_map(|e| wording::full_device(&e.text)).map(Rank).collect();
+        lines.filter_map(|line| wording::full_device(&line.text)).map(Rank).collect();
     let is_rank = |rank: &Rank| rank.0 > 0 && rank.0 < n_ranks;
     (is_one_machine && devices.len() == 1 && devices.iter().all(is_rank)).then_some(devices)
 }
