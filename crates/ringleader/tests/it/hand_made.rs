@@ -123,6 +123,9 @@ pub(crate) fn hang() -> Verdict {
         actions: actions(),
         weight: Weight::Stated,
         at_ns: None,
+        explains: &[],
+        is_outright: false,
+        yields_to: None,
         call: None,
     };
     let second = Finding {
