@@ -3,7 +3,6 @@
 //! A reader imports from here and from its own files, from nothing else of this crate. Nothing here knows a reader.
 
 pub(crate) mod clock;
-mod counters;
 mod document;
 mod host;
 pub(crate) mod intern;
@@ -19,7 +18,6 @@ mod wants;
 
 pub use self::sink::{Extract, Limits};
 
-pub(crate) use self::counters::is_error_counter;
 pub(crate) use self::document::Document;
 pub(crate) use self::host::host_of;
 pub(crate) use self::kept::{is_kept, is_plain, may_keep};

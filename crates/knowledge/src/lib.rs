@@ -27,6 +27,7 @@ pub mod nccl_result;
 pub mod nccl_warn;
 pub mod pace;
 pub mod place;
+pub mod port_counter;
 pub mod program;
 pub mod progress;
 pub mod rate;

@@ -19,6 +19,7 @@
 //! Linux Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA, Understanding mlx5 Linux Counters; InfiniBand
 //! architecture, port counters.
 
+use ringleader_knowledge::port_counter::{self, PortTrouble};
 use ringleader_node::RdmaPort;
 
 use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
@@ -38,50 +39,6 @@ pub(super) static CHECK: Check = Check {
     doc: include_str!("rdma_errors.rs"),
     run,
 };
-
-/// The meaning of a counter's growth.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CounterMeaning {
-    /// The link itself went down.
-    Down,
-    /// Bits were lost on the cable or in the port.
-    Physical,
-    /// Packets or answers were lost somewhere on the path, or the peer does not keep up.
-    Transport,
-    /// Not an error by itself.
-    Shown,
-}
-
-const COUNTERS: &[(&str, CounterMeaning)] = &[
-    ("link_downed", CounterMeaning::Down),
-    ("link_error_recovery", CounterMeaning::Physical),
-    ("symbol_error", CounterMeaning::Physical),
-    ("port_rcv_errors", CounterMeaning::Physical),
-    ("port_rcv_remote_physical_errors", CounterMeaning::Physical),
-    ("local_link_integrity_errors", CounterMeaning::Physical),
-    ("excessive_buffer_overrun_errors", CounterMeaning::Physical),
-    ("rx_icrc_encapsulated", CounterMeaning::Physical),
-    ("port_xmit_discards", CounterMeaning::Transport),
-    ("port_xmit_constraint_errors", CounterMeaning::Transport),
-    ("port_rcv_constraint_errors", CounterMeaning::Transport),
-    ("local_ack_timeout_err", CounterMeaning::Transport),
-    ("packet_seq_err", CounterMeaning::Transport),
-    ("out_of_sequence", CounterMeaning::Transport),
-    ("implied_nak_seq_err", CounterMeaning::Transport),
-    ("rnr_nak_retry_err", CounterMeaning::Transport),
-    ("req_transport_retries_exceeded", CounterMeaning::Transport),
-    ("req_rnr_retries_exceeded", CounterMeaning::Transport),
-    ("req_remote_access_errors", CounterMeaning::Transport),
-    ("resp_remote_access_errors", CounterMeaning::Transport),
-    ("roce_adp_retrans", CounterMeaning::Transport),
-    ("roce_adp_retrans_to", CounterMeaning::Transport),
-    ("out_of_buffer", CounterMeaning::Transport),
-    ("np_cnp_sent", CounterMeaning::Shown),
-    ("rp_cnp_handled", CounterMeaning::Shown),
-    ("np_ecn_marked_roce_packets", CounterMeaning::Shown),
-    ("roce_slow_restart", CounterMeaning::Shown),
-    ("roce_slow_restart_trans", CounterMeaning::Shown),
-];
 
 /// InfiniBand allows 120 symbol errors per hour: one within the window is chance in one of eighty cases, two are not
 /// chance.
@@ -138,33 +95,28 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
 /// Growth between the readings.
 fn grown(port: &RdmaPort) -> Vec<Item> {
     let seconds = port.window_ms.max(1) as f64 / 1e3;
-    COUNTERS
-        .iter()
-        .filter_map(|(name, kind)| {
-            let (first, second) = port.counters.get(*name)?;
+    port_counter::of_port()
+        .filter_map(|(name, trouble)| {
+            let (first, second) = port.counters.get(name)?;
             let second = (*second)?;
             // A counter that was reset between the readings did not grow.
             let growth = second.checked_sub(*first).filter(|growth| *growth > 0)?;
             let rate = growth as f64 / seconds;
             // InfiniBand spreads packets over several paths on purpose.
-            let is_by_design = *name == "out_of_sequence" && !port.is_roce();
-            let (verdict, meaning) = match kind {
+            let is_by_design = name == "out_of_sequence" && !port.is_roce();
+            let (verdict, meaning) = match trouble {
                 _ if is_by_design => (CheckState::Ok, "adaptive routing reorders packets"),
-                CounterMeaning::Down => (CheckState::Fail, "the link went down"),
-                CounterMeaning::Physical if *name == "symbol_error" && growth <= CHANCE => {
+                PortTrouble::Down => (CheckState::Fail, "the link went down"),
+                PortTrouble::Physical if name == "symbol_error" && growth <= CHANCE => {
                     (CheckState::Ok, "a single one may be chance")
                 }
-                CounterMeaning::Physical if rate >= BAD_PER_S => {
-                    (CheckState::Fail, "bits are lost on the link")
-                }
-                CounterMeaning::Physical => (CheckState::Warn, "bits are lost on the link"),
-                CounterMeaning::Transport if name.contains("rnr") || *name == "out_of_buffer" => {
+                PortTrouble::Physical if rate >= BAD_PER_S => (CheckState::Fail, "bits are lost on the link"),
+                PortTrouble::Physical => (CheckState::Warn, "bits are lost on the link"),
+                PortTrouble::Transport if name.contains("rnr") || name == "out_of_buffer" => {
                     (CheckState::Warn, "the receiver does not keep up")
                 }
-                CounterMeaning::Transport => {
-                    (CheckState::Warn, "packets or their answers are lost or refused")
-                }
-                CounterMeaning::Shown => (CheckState::Ok, "congestion control at work"),
+                PortTrouble::Transport => (CheckState::Warn, "packets or their answers are lost or refused"),
+                PortTrouble::Shown => (CheckState::Ok, "congestion control at work"),
             };
             Some(Item {
                 subject: port.name(),
@@ -178,11 +130,10 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
 
 /// Counts from before the first reading.
 fn earlier(port: &RdmaPort) -> Option<Item> {
-    let counted: Vec<String> = COUNTERS
-        .iter()
-        .filter(|(_, kind)| *kind != CounterMeaning::Shown)
+    let counted: Vec<String> = port_counter::of_port()
+        .filter(|(_, trouble)| *trouble != PortTrouble::Shown)
         .filter_map(|(name, _)| {
-            let (first, _) = port.counters.get(*name).filter(|(first, _)| *first > 0)?;
+            let (first, _) = port.counters.get(name).filter(|(first, _)| *first > 0)?;
             Some(format!("{name} {first}"))
         })
         .collect();

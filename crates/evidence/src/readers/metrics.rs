@@ -11,13 +11,14 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::port_counter;
 use ringleader_model::address::is_loopback_name;
 use ringleader_model::{
     ClockReasons, Fact, GpuForm, GpuRow, GpuTable, Host, KernelEvent, KernelEventKind, NetFact, NvLink,
     PciAddress, PortCounters, RdmaPort, SourceKind, Xid,
 };
 
-use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, host_of, is_error_counter};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, host_of};
 
 /// Names of the samples that are read.
 const FAMILIES: [&str; 2] = ["DCGM_FI_", "node_infiniband_"];
@@ -219,7 +220,7 @@ impl MetricsReader {
                 let known = found.counters.errors.iter_mut().find(|(_, known, _)| **known == *of_sysfs);
                 match known {
                     Some(known) => *known = (line.number, of_sysfs.into(), sample.count()),
-                    None if is_error_counter(of_sysfs) => {
+                    None if port_counter::is_error(of_sysfs) => {
                         found.counters.errors.push((line.number, of_sysfs.into(), sample.count()));
                     }
                     None => {}

@@ -1,10 +1,11 @@
 //! Counters: perfquery, sysfs, `ethtool -S`.
 
+use ringleader_knowledge::port_counter;
 use ringleader_model::{NetFact, PortCounters, RdmaPort};
 
 use super::ports::state;
 use super::{FabricForm, FabricReader, OpenBlock};
-use crate::ground::{Line, Sink, is_error_counter, shell};
+use crate::ground::{Line, Sink, shell};
 
 /// Names of what was moved.
 const MOVED: [&str; 4] = ["PortXmitData", "port_xmit_data", "tx_bytes_phy", "tx_bytes"];
@@ -106,7 +107,7 @@ fn count(open: &mut OpenBlock, name: &str, value: u64, line: u32) {
     let NetFact::Counters(counters) = &mut open.fact else { return };
     if MOVED.contains(&name) {
         counters.moved = Some(value);
-    } else if is_error_counter(name) && counters.errors.len() < MAX_ERRORS {
+    } else if port_counter::is_error(name) && counters.errors.len() < MAX_ERRORS {
         counters.errors.push((line, name.into(), value));
     }
 }

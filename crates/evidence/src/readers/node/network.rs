@@ -1,5 +1,6 @@
 //! RDMA ports, interfaces, routes, listeners, tried connections.
 
+use ringleader_knowledge::port_counter;
 use ringleader_model::{
     GidEntry, Interface, NetFact, Pid, PortCounters, RdmaPort as ModelPort, Reach as ModelReach,
     ReachOutcome, Route,
@@ -8,7 +9,6 @@ use ringleader_node::{Network, PortSeen, RdmaPort, Reach};
 
 use super::gpus::boxed;
 use super::{MAX_ROWS, SnapshotReader};
-use crate::ground::is_error_counter;
 
 impl SnapshotReader<'_, '_, '_> {
     pub(super) fn rdma(&mut self, ports: &[RdmaPort]) {
@@ -69,7 +69,7 @@ impl SnapshotReader<'_, '_, '_> {
                 looks[0].moved = Some(*before);
                 looks[1].moved = *after;
             }
-            if !is_error_counter(name) {
+            if !port_counter::is_error(name) {
                 continue;
             }
             let cite = self.places.next_text(name, self.sink);

@@ -26,6 +26,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::port_counter::{self, Growth};
 use ringleader_model::{
     Cause, Confidence, Evidence, Finding, Host, Impact, NetFact, Observation, PortCounters, Severity,
     SourceKind, Weight,
@@ -44,39 +45,17 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// What growth of a counter means, from how much on.
-const MEANINGS: [(&[&str], u64, Cause); 5] = [
-    (
-        &["LinkDownedCounter", "link_downed", "link_down_events_phy", "Link Down Counter"],
-        1,
-        Cause::IbLinkDown,
-    ),
-    (&["LinkErrorRecoveryCounter", "link_error_recovery", "Link Error Recovery Counter"], 3, Cause::IbErrors),
-    (&["local_ack_timeout_err", "rnr_nak_retry_err", "req_remote_access_errors"], 10, Cause::IbErrors),
-    (
-        &[
-            "SymbolErrorCounter",
-            "symbol_error",
-            "Symbol Errors",
-            "PortRcvErrors",
-            "port_rcv_errors",
-            "packet_seq_err",
-            "rx_symbol_err_phy",
-            "rx_crc_errors_phy",
-            "rx_crc_errors",
-            "rx_fcs_errors",
-            "rx_icrc_encapsulated",
-            "Effective Physical Errors",
-        ],
-        100,
-        Cause::IbErrors,
-    ),
-    (
-        &["rx_discards_phy", "tx_discards_phy", "rx_prio3_buf_discard", "rx_prio3_discards"],
-        1_000,
-        Cause::MtuOrPfc,
-    ),
-];
+/// What growth of a counter shows, from how much on. A link that is up never goes down and seldom recovers; a few late answers
+/// are ordinary under load; InfiniBand allows 120 symbol errors an hour; a switch discards some packets of any burst. Chosen.
+fn meaning(growth: Growth) -> (u64, Cause) {
+    match growth {
+        Growth::Down => (1, Cause::IbLinkDown),
+        Growth::Recovered => (3, Cause::IbErrors),
+        Growth::Refused => (10, Cause::IbErrors),
+        Growth::Bits => (100, Cause::IbErrors),
+        Growth::Discarded => (1_000, Cause::MtuOrPfc),
+    }
+}
 
 /// Citations of one finding.
 const CITATIONS: usize = 4;
@@ -135,8 +114,9 @@ fn grown(
     };
     let mut cause = None;
     let mut evidence = Vec::new();
-    for (names, least, meaning) in MEANINGS {
-        for name in names {
+    for kind in Growth::ALL {
+        let (least, meaning) = meaning(kind);
+        for name in port_counter::growing(kind) {
             let Some((_, proof)) = growth(name).filter(|(n, _)| *n >= least) else { continue };
             if *cause.get_or_insert(meaning) == meaning {
                 evidence.push(proof);
