@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::interface;
 use ringleader_node::{NameList, Network, Process, RdmaPort};
 
 use crate::view::NodeView;
@@ -98,19 +99,12 @@ pub(crate) fn are_alike(a: &RdmaPort, b: &RdmaPort) -> bool {
         && function(a) == function(b)
 }
 
-/// Prefixes of interfaces that reach nothing beyond the host.
-const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
-
 /// The kind of local interface that a name suggests, if any.
 pub(crate) fn leads_nowhere(name: &str) -> Option<&'static str> {
     if name == "lo" {
         return Some("loopback");
     }
-    LOCAL_ONLY
-        .iter()
-        .skip(1)
-        .any(|prefix| name.starts_with(prefix))
-        .then_some("a bridge or link of containers")
+    interface::is_of_containers(name).then_some("a bridge or link of containers")
 }
 
 #[cfg(test)]

@@ -2,11 +2,16 @@
 
 /// Beginnings of the names of interfaces that lead nowhere beyond the host: bridges and pairs of containers and virtual
 /// machines.
-const OF_HOST: [&str; 8] = ["docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
+const OF_CONTAINERS: [&str; 8] = ["docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
+
+/// Whether an interface of this name is a bridge or link of containers or virtual machines.
+pub fn is_of_containers(name: &str) -> bool {
+    OF_CONTAINERS.iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// Whether an interface of this name, or of the name before a colon, leads nowhere beyond the host.
 pub fn is_of_host(name: &str) -> bool {
-    name.split(':').next() == Some("lo") || OF_HOST.iter().any(|prefix| name.starts_with(prefix))
+    name.split(':').next() == Some("lo") || is_of_containers(name)
 }
 
 /// Whether it carries no traffic between nodes: one of the host alone, or a tunnel.
