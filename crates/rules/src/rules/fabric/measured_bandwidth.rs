@@ -26,7 +26,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::remedy;
+use ringleader_knowledge::{rate, remedy};
 use ringleader_model::{
     BenchRun, Cause, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
     median,
@@ -54,20 +54,31 @@ const SHARE: f64 = 0.6;
 /// Share of the peers' median below which a node is slow.
 const PEER_SHARE: f64 = 0.75;
 
-/// NVLink's rate in one direction, GB/s, by the name that CUDA gives the GPU.
-const RATES: [(&str, f64); 12] = [
-    ("H100 80GB HBM3", 450.0),
-    ("H200 NVL", 0.0),
-    ("H200", 450.0),
-    ("GH200", 0.0),
-    ("H20", 450.0),
-    ("H800", 200.0),
-    ("A100-SXM", 300.0),
-    ("A800-SXM", 200.0),
-    ("V100-SXM2", 150.0),
-    ("B200", 900.0),
-    ("B300", 900.0),
-    ("H100 PCIe", 0.0),
+/// NVLink of a GPU.
+#[derive(Clone, Copy)]
+enum NvLink {
+    /// The link of this name in the table of rates, whole.
+    Whole(&'static str),
+    /// Less by design, GB/s in one direction.
+    Cut(f64),
+    /// None, or what the name of the GPU does not tell.
+    Untold,
+}
+
+/// By the name that CUDA gives the GPU; the first that it contains.
+const NVLINKS: [(&str, NvLink); 12] = [
+    ("H100 80GB HBM3", NvLink::Whole("NVLink 4")),
+    ("H200 NVL", NvLink::Untold),
+    ("H200", NvLink::Whole("NVLink 4")),
+    ("GH200", NvLink::Untold),
+    ("H20", NvLink::Whole("NVLink 4")),
+    ("H800", NvLink::Cut(200.0)),
+    ("A100-SXM", NvLink::Whole("NVLink 3")),
+    ("A800-SXM", NvLink::Cut(200.0)),
+    ("V100-SXM2", NvLink::Whole("NVLink 2")),
+    ("B200", NvLink::Whole("NVLink 5")),
+    ("B300", NvLink::Whole("NVLink 5")),
+    ("H100 PCIe", NvLink::Untold),
 ];
 
 fn check(scene: &Scene<'_>) -> Outcome {
@@ -97,12 +108,17 @@ fn is_held_back(run: &BenchRun) -> bool {
     })
 }
 
-fn rate(run: &BenchRun) -> Option<f64> {
+/// NVLink's rate in one direction, GB/s.
+fn nvlink_rate(run: &BenchRun) -> Option<f64> {
     let name = &run.devices.first()?.name;
     if run.devices.iter().any(|d| d.name != *name) {
         return None;
     }
-    RATES.iter().find(|(part, _)| name.contains(part)).map(|(_, rate)| *rate).filter(|r| *r > 0.0)
+    match NVLINKS.iter().find(|(part, _)| name.contains(part))?.1 {
+        NvLink::Whole(link) => Some(rate::link(link)?.one_way_gb_s),
+        NvLink::Cut(rate) => Some(rate),
+        NvLink::Untold => None,
+    }
 }
 
 fn measured(observation: &Observation, run: &BenchRun, (line, size, busbw): (u32, u64, f64)) -> Evidence {
@@ -117,7 +133,7 @@ fn against_rate(scene: &Scene<'_>) -> Option<Finding> {
         .benches()
         .filter(|(_, run)| run.devices.len() > 2 && run.hosts().len() == 1 && !is_held_back(run))
         .filter_map(|(o, run)| {
-            let rate = rate(run)?;
+            let rate = nvlink_rate(run)?;
             let figure = largest(run, LARGE_BYTES)?;
             (figure.2 < SHARE * rate).then_some((o, run, figure, rate))
         })
