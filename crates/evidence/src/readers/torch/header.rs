@@ -6,7 +6,7 @@
 //! `torch/_logging/_internal.py`, the number being the writer's pid (in 2.3 a thread).
 //! `(Worker_TP1 pid=51220) ERROR 05-28 16:20:11 [multiproc_executor.py:962] …` is vLLM's logger.
 
-use ringleader_model::{GroupLabel, Pid, Rank, WallTime};
+use ringleader_model::{Date, GroupLabel, Pid, Rank, WallTime};
 
 use super::scan::{after, between, digits};
 
@@ -25,6 +25,8 @@ pub(super) struct Header<'a> {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// Of stamps without a year.
+const NO_YEAR: i64 = 1970;
 
 /// Reads a log prefix at the start of `text`.
 pub(super) fn parse(text: &str) -> Option<Header<'_>> {
@@ -144,7 +146,7 @@ pub(super) fn logger(text: &str) -> (Option<Pid>, Option<WallTime>, &str) {
         let (date, rest) = rest.split_once(' ')?;
         let (time, rest) = rest.split_once(' ')?;
         let (month, day) = date.split_once('-')?;
-        let days = day_of_year(month.parse().ok()?, day.parse().ok()?)?;
+        let days = days(NO_YEAR, month, day)?;
         let (ns, _) = time_of_day(time)?;
         let place = rest.strip_prefix('[')?;
         let (place, message) = place.split_once(']')?;
@@ -168,7 +170,7 @@ fn month_day_stamp(text: &str, error_ns: i64) -> Option<(WallTime, &str)> {
         _ => return None,
     };
     let (month, day) = date.split_at_checked(split)?;
-    let days = day_of_year(month.parse().ok()?, day.parse().ok()?)?;
+    let days = days(NO_YEAR, month, day)?;
     let (ns, rest) = time_of_day(rest.strip_prefix(' ')?)?;
     Some((
         WallTime { ns: days * 86_400 * SECOND_NS + ns, error_ns, has_year: false },
@@ -176,11 +178,10 @@ fn month_day_stamp(text: &str, error_ns: i64) -> Option<(WallTime, &str)> {
     ))
 }
 
-/// Days since the first of January of a year without a leap day.
-fn day_of_year(month: usize, day: i64) -> Option<i64> {
-    const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let before = BEFORE.get(month.checked_sub(1)?)?;
-    (1..=31).contains(&day).then(|| before + day - 1)
+/// Days from the first of January 1970 to a date; without a year that year's, which has no leap day.
+fn days(year: i64, month: &str, day: &str) -> Option<i64> {
+    let (month, day) = (month.parse().ok()?, day.parse().ok()?);
+    ((1..=12).contains(&month) && (1..=31).contains(&day)).then(|| Date { year, month, day }.days())
 }
 
 /// `08:21:34.879176503` or `08:21:34,879` as nanoseconds, and what follows.
@@ -208,12 +209,7 @@ pub(super) fn date_time(text: &str, error_ns: i64) -> Option<WallTime> {
     let (date, time) = text.split_once(['_', ' ', 'T'])?;
     let mut parts = date.splitn(3, '-');
     let year: i64 = parts.next()?.parse().ok().filter(|y| (1970..2200).contains(y))?;
-    let month: usize = parts.next()?.parse().ok()?;
-    let day: i64 = parts.next()?.parse().ok()?;
-    let leaps = |y: i64| y / 4 - y / 100 + y / 400;
-    let is_leap = leaps(year) != leaps(year - 1);
-    let mut days = (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + day_of_year(month, day)?;
-    days += i64::from(is_leap && month > 2);
+    let days = days(year, parts.next()?, parts.next()?)?;
     let (ns, _) = time_of_day(time)?;
     Some(WallTime { ns: days * 86_400 * SECOND_NS + ns, error_ns, has_year: true })
 }
