@@ -12,11 +12,14 @@ use crate::when::year::in_year;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may be before the first sign of the job: clocks of hosts differ, and setting up takes time.
+/// Chosen: two minutes hold both.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
-/// As above, where it is known when the job's first process began.
+/// As above, where it is known when the job's first process began: both times may be cut to the second.
 const BEFORE_START_NS: i64 = 2 * SECOND_NS;
-/// How far a statement may be after the job's own account of its end: peers time out, and the launcher waits for them.
+/// How far a statement may be after the job's own account of its end: peers time out, after ten minutes by PyTorch's default for
+/// NCCL, and the launcher waits for them.
 const AFTER_NS: i64 = 600 * SECOND_NS;
+/// Times without a year are compared around the turn of one, too.
 const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
 
 /// The time that a job's own evidence spans.

@@ -11,24 +11,27 @@ use ringleader_correlate::track::RankOrSource;
 use ringleader_correlate::track::{Group, GroupRecorder, Origin, Track};
 use ringleader_correlate::waits::lateness::{self, Late, LatenessOf};
 
-/// Fewer late collectives than this are chance.
+/// Fewer late collectives than this are chance: one of two ranks is the last of all eight once in 128 groups.
 pub(super) const MIN_LATE: usize = 8;
 /// How far its share of the late collectives lies above that of chance, which is one half for two ranks. Of two healthy jobs of
 /// two ranks that shared their GPUs with eleven others, one rank was the last in 71 % (two H100, 2026-11-24).
 const OVER_CHANCE: f64 = 0.3;
 
+// Chosen well above what a rank late by habit has to cost (MIN_LOST_SHARE), since how often it is late does not count here.
 /// A rank that is late rarely costs at least this share of its peers' time,
 const COSTLY: f64 = 0.3;
 /// and this share of what ranks lose to one another,
 const COSTLY_OF_ALL: f64 = 0.85;
 /// by so many waits that half of it is theirs: a few long ones are checkpoints.
 const COSTLY_WAITS: usize = 5;
+// Chosen: as much as a habit must cost to be sure (CLEAR_LOST_SHARE, CLEAR_HABIT), for longer than one checkpoint takes.
 /// Beyond all of these it is sure: the peers lose this share of their time to it, of what is lost at all this share, over a time
 /// of this length, ns.
 const SURE_COST: f64 = 0.4;
 const SURE_OF_ALL: f64 = 0.9;
 const SURE_NS: i64 = 20_000_000_000;
 
+// Chosen: far above the microseconds by which kernels of one stream overlap where the host sees them end late.
 /// An operation that begins by this much within another one, ns, runs beside it,
 const BESIDE_NS: i64 = 1_000_000;
 /// and a communicator does so with this share of its collectives.
