@@ -107,10 +107,16 @@ fn held_back(group: &Cgroup, items: &mut Vec<Item>) {
     });
 }
 
+/// A host has many processors if each of its ranks could have this many. Chosen: a rank has its own thread, NCCL's proxy and a
+/// few data loaders.
+const MANY_PER_RANK: usize = 4;
+
 /// Ranks that may run on only one processor of a host with many.
 fn bound(ranks: &[&Process], n_cpus: u32, items: &mut Vec<Item>) {
     let bound: Vec<&&Process> = ranks.iter().filter(|rank| rank.n_cpus == Some(1)).collect();
-    let Some(first) = bound.first().filter(|_| n_cpus as usize >= 4 * ranks.len().max(1)) else { return };
+    let Some(first) = bound.first().filter(|_| n_cpus as usize >= MANY_PER_RANK * ranks.len().max(1)) else {
+        return;
+    };
     let more = if bound.len() > 1 { format!(" and {} more", bound.len() - 1) } else { String::new() };
     items.push(Item {
         subject: format!("{}{more}", name(first)),

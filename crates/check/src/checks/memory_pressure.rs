@@ -43,6 +43,8 @@ const HOST_WARN_PCT: u64 = 5;
 /// Unreclaimable memory of a cgroup, percent of its limit.
 const GROUP_FAIL_PCT: u64 = 97;
 const GROUP_WARN_PCT: u64 = 90;
+/// Shared memory is named from more than one part in this many of what the cgroup holds. Chosen: less does not explain the use.
+const SHARED_ONE_IN: u64 = 5;
 /// Share of the last ten seconds in which all tasks waited for memory, percent: the host is thrashing.
 const STALL_PCT: f64 = 10.0;
 
@@ -108,7 +110,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
         if pct >= GROUP_WARN_PCT && group.memory_inactive_file.is_some() {
             let shared = group
                 .memory_shmem
-                .filter(|bytes| bytes * 5 > held)
+                .filter(|bytes| bytes * SHARED_ONE_IN > held)
                 .map(|bytes| format!(", {} of it shared memory", gib(bytes)));
             items.push(Item {
                 subject: subject(),

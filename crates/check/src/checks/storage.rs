@@ -37,6 +37,8 @@ pub(super) static CHECK: Check = Check {
 
 /// Free space below which the next log line or checkpoint fails, bytes.
 const NO_ROOM: u64 = 64 << 20;
+/// A small file system never has much more than that: there one part in this many of its size counts instead.
+const NO_ROOM_ONE_IN: u64 = 20;
 /// Free space below which a checkpoint fails: both the share and the amount.
 const LITTLE_ROOM: u64 = 10 << 30;
 const LITTLE_PCT: u64 = 2;
@@ -132,7 +134,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
     }
     if let (Some(size), Some(available)) = (mount.size, mount.available) {
         let evidence = format!("statfs {}: size {size}, available {available}", mount.at);
-        if available < NO_ROOM.min(size / 20) {
+        if available < NO_ROOM.min(size / NO_ROOM_ONE_IN) {
             push(
                 bad(is_used || is_everybodys),
                 format!("is full: {} MiB of {} GiB left", available >> 20, size >> 30),

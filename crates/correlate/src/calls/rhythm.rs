@@ -23,6 +23,9 @@ const MIN_PAUSES: usize = 8;
 const MAX_TRACKS: usize = 32;
 /// How many usual pauses make a stall.
 const USUAL_TIMES: i64 = 5;
+/// One pause in this many is longer than the usual one. Chosen: calls of a step come in bursts, so the usual pause is one of the
+/// long ones, and checkpoints, which are rarer, do not set it.
+const LONG_ONE_IN: usize = 20;
 /// How much longer than the longest recent pause a stall is, percent.
 const LONGEST_PERCENT: i64 = 150;
 
@@ -124,7 +127,6 @@ fn limit_of_track(track: &Track<'_>) -> Option<i64> {
     // The recent half: the first one may hold the warm-up.
     let longest = pauses.iter().skip(pauses.len() / 2).copied().max()?;
     pauses.sort_unstable();
-    // Within a step calls come in bursts; the usual pause is one of the long ones.
-    let usual = *pauses.get(pauses.len() - 1 - pauses.len() / 20)?;
+    let usual = *pauses.get(pauses.len() - 1 - pauses.len() / LONG_ONE_IN)?;
     Some(FLOOR_NS.max(usual.saturating_mul(USUAL_TIMES)).max((longest / 100).saturating_mul(LONGEST_PERCENT)))
 }

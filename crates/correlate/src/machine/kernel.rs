@@ -26,6 +26,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 const REAPED_NS: i64 = 20 * SECOND_NS;
 /// A kernel logs an event some time after it happened, by the clock of its log.
 const LATE_NS: i64 = 2 * SECOND_NS;
+/// A log that ends less than this before a moment may have reached it: two clocks stamp them, one of them perhaps to the second.
+const CLOCKS_S: f64 = 5.0;
 /// Longest text of a statement that is cited: the lines of one event, such as those of the OOM killer, of which the last one names
 /// the process.
 const CITED_CHARS: usize = 2_000;
@@ -119,7 +121,6 @@ impl Coverage<'_> {
 
     /// Seconds that its last line is before the moment, if that is more than stamps of two clocks are worth.
     pub fn missing_s(&self) -> Option<f64> {
-        const CLOCKS_S: f64 = 5.0;
         (self.past_s < -CLOCKS_S).then_some(-self.past_s)
     }
 

@@ -11,6 +11,9 @@ use crate::track::{Group, Origin, Track};
 
 /// First part of a record that is left out: warm-up steps take many times longer.
 const WARM_UP_PERCENT: u32 = 15;
+/// If its kernels wait for its GPU for less than one part in this many of its lateness, the host is late. Chosen: where they wait
+/// longer, but less than all of it, host and GPU may both have a part.
+const HOST_WAITS_ONE_IN: i64 = 4;
 /// Lateness that counts, ns: kernels of one number differ by tens of microseconds anyway.
 const MIN_LATE_NS: i64 = 200_000;
 
@@ -86,7 +89,7 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     let waited_ns = median::upper(rows.iter().map(|(_, waited, _)| *waited))?;
     let of = if waited_ns >= late_ns {
         Some(LatenessOf::Compute)
-    } else if waited_ns < late_ns / 4 {
+    } else if waited_ns < late_ns / HOST_WAITS_ONE_IN {
         Some(LatenessOf::Host)
     } else {
         None

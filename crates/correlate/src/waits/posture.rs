@@ -8,6 +8,10 @@ use ringleader_model::{Evidence, Frame, Rank};
 
 use crate::process::condition::{Busy, Condition, Conditions, ProcessState, ProgramPosition, is_marked};
 
+/// Where all others wait for their GPUs, those in a call are odd if they are at most one rank in this many. Chosen: a third; of
+/// more, either part may be the odd one.
+const IN_CALL_ONE_IN: usize = 3;
+
 /// What a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posture {
@@ -135,7 +139,7 @@ pub fn odd_ones(conditions: &Conditions, looks: &[&PostureLook<'_>]) -> Vec<Rank
             // The others wait for what is on their GPUs: the call of the few is another one.
             let inside = few(&|look| look.posture == Posture::InCollective)?;
             let on_gpu = looks.iter().filter(|look| look.posture == Posture::OnGpu).count();
-            (inside.len() + on_gpu == n && inside.len() * 3 <= n).then_some(inside)
+            (inside.len() + on_gpu == n && inside.len() * IN_CALL_ONE_IN <= n).then_some(inside)
         })
         .unwrap_or_default()
 }

@@ -237,9 +237,13 @@ const SMALL_BYTES: u64 = 64 << 20;
 /// Room below which a segment of NCCL (about 9 MB) cannot be had.
 const LEAST_BYTES: u64 = 4 << 20;
 
+/// A mount with less room is full only if more than this many tenths of it are in use: a tiny one has little room when empty.
+const FULL_TENTHS: u64 = 9;
+
 /// No room is left in a mount.
 pub fn is_full(mount: &Mount) -> bool {
-    let rest = !mount.is_inodes && mount.available < LEAST_BYTES && mount.used / 9 > mount.size / 10;
+    let rest =
+        !mount.is_inodes && mount.available < LEAST_BYTES && mount.used / FULL_TENTHS > mount.size / 10;
     mount.size > 0 && (mount.available == 0 || rest)
 }
 

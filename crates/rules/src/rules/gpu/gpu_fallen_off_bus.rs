@@ -50,6 +50,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
+/// A list may lack one GPU in this many that the job used. If it lacks more, somebody asked for a few GPUs only.
+const MISSING_ONE_IN: usize = 4;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = KernelFault::of(scene, |e| is_lost_gpu(e.event));
     let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
@@ -186,8 +189,7 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
             .collect();
         let is_listed = |gpu: PciAddress| gpus.iter().any(|g| g.pci.is_some_and(|listed| same(gpu, listed)));
         let gone: Vec<_> = mine.iter().filter(|m| m.gpu.is_some_and(|gpu| !is_listed(gpu))).collect();
-        // Somebody may have asked for one GPU only: most must be there.
-        if gone.is_empty() || gone.len() * 4 > mine.len() {
+        if gone.is_empty() || gone.len() * MISSING_ONE_IN > mine.len() {
             continue;
         }
         let whom = |m: &Member| Who { rank: m.rank, pid: m.pid, host: m.host.clone(), ..Who::default() };

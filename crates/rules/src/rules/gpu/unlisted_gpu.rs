@@ -46,6 +46,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
+/// A list may lack one GPU in this many that are on the bus. If it lacks more, it is that of a container with a few GPUs.
+const UNLISTED_ONE_IN: usize = 4;
+
 /// A GPU of lspci.
 struct OnBus<'a> {
     observation: &'a Observation,
@@ -105,9 +108,9 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let gone: Vec<&OnBus<'_>> =
         gpus.iter().filter(|g| !is_listed(g)).filter(ours).filter(|g| !g.device.is_dead()).collect();
     let first = gone.first()?;
-    // Most must be there, and be the same: a container shows some, a virtual machine other addresses.
+    // Those that are listed must be the same: a virtual machine shows other addresses.
     let n_both = gpus.iter().filter(is_listed).count();
-    if gone.len() * 4 > gpus.len() || n_both < list.len() {
+    if gone.len() * UNLISTED_ONE_IN > gpus.len() || n_both < list.len() {
         return None;
     }
     let not_started = scene.kernel().near().filter(|e| {
