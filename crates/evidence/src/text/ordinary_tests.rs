@@ -1,6 +1,6 @@
 //! Ordinary lines are passed over, and passing over them loses nothing.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         .filter(|line| line.len() < 2_000)
         .map(<[u8]>::to_vec)
         .collect();
-    let mut shapes = HashSet::new();
+    let mut shapes = BTreeSet::new();
     lines.retain(|line| shapes.insert(renumbered_to_zero(line)));
     lines
 });
