@@ -67,5 +67,5 @@ fn marks(rows: &[&toml::Table], out: &mut String) {
             writeln!(out, "crate::place::Mark {{ id: {id:?}, frames: &{frames:?}, source: {source:?} }},");
     }
     out.push_str("];\n");
-    constants(out, "marks", ids.into_iter());
+    constants(out, "marks", ids);
 }
