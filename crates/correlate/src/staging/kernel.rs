@@ -107,7 +107,6 @@ impl StagedCase {
     }
 
     /// The last statement is of a log whose lines have no time of day.
-    #[must_use]
     pub fn without_time(mut self) -> Self {
         if let Some(last) = self.case.observations.last_mut() {
             last.at = None;

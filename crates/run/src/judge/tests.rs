@@ -54,6 +54,9 @@ fn verdict(summary: &str, evidence: model::Evidence) -> Verdict {
         weight: model::Weight::Stated,
         at_ns: None,
         call: None,
+        explains: &[],
+        is_outright: false,
+        yields_to: None,
     };
     Verdict {
         cause: finding.cause,
