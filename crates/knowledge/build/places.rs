@@ -56,15 +56,17 @@ fn pattern<'t>(id: &str, frame: &'t str) -> (&'t str, &'t str) {
 
 fn marks(rows: &[&toml::Table], out: &mut String) {
     let mut ids = BTreeSet::new();
-    out.push_str("pub(crate) static MARKS: &[crate::place::Mark] = &[\n");
+    out.push_str("pub(crate) static MARKS: &[crate::place::FrameMark] = &[\n");
     for row in rows {
         let id = text(row, "id");
         assert!(ids.insert(id), "mark {id} stands twice");
         let frames: Vec<_> = list(row, "frames").into_iter().map(|frame| pattern(id, frame)).collect();
         assert!(!frames.is_empty(), "nothing shows mark {id}");
         let source = text(row, "source");
-        let _ =
-            writeln!(out, "crate::place::Mark {{ id: {id:?}, frames: &{frames:?}, source: {source:?} }},");
+        let _ = writeln!(
+            out,
+            "crate::place::FrameMark {{ id: {id:?}, frames: &{frames:?}, source: {source:?} }},"
+        );
     }
     out.push_str("];\n");
     constants(out, "marks", ids);

@@ -28,7 +28,7 @@ pub struct Activity {
 
 /// What a single frame shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct FrameMark {
     /// `gpu-wait`, `backward`, ...
     pub id: &'static str,
     /// Function and file of frames that show it.

@@ -356,7 +356,7 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
 /// Of equal findings without a time, that of another cause whose first line comes before in the same source is first.
 fn by_lines(findings: &mut [Finding]) {
     let first_line = |f: &Finding| f.evidence.first().map(|e| (e.cite.source, e.cite.start));
-    let Some(first) = findings.first().filter(|f| f.at_ns.is_none()) else { return };
+    let Some(first) = findings.first().filter(|f| f.at_ns.is_none() && weigh::is_decisive(f)) else { return };
     let Some((source, start)) = first_line(first) else { return };
     let is_equal = |f: &Finding| {
         (f.weight, f.severity, f.confidence, f.at_ns)
