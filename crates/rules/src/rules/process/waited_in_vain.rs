@@ -40,7 +40,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 /// Messages of Gloo: a send or receive within `ProcessGroupGloo`.
 const GLOO: &str = "gloo-recv-timeout";
 /// Messages of Gloo's barrier, which quotes them.
-const BARRIER: [&str; 2] = ["torch-gloo-monitored-barrier-failed", "torch-gloo-monitored-barrier-ranks"];
+const BARRIER: [&str; 3] = [
+    "torch-gloo-monitored-barrier-failed",
+    "torch-gloo-monitored-barrier-ranks",
+    "torch-gloo-monitored-barrier-reached",
+];
 /// The message of the store.
 const STORE: &str = "torch-store-wait-timeout";
 /// Citations at most.
