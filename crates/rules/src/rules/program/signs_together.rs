@@ -112,6 +112,20 @@ mod tests {
     }
 
     #[test]
+    fn signs_that_count_and_messages() {
+        let copies = |count| {
+            let sign = Fact::Sign(Sign { id: "pageable-copies", count });
+            StagedCase::new().push(SourceKind::PlainText, Who::default(), sign)
+        };
+        copies(10).expect(&RULE, &["transfer-bound"]);
+        // A program that reads its input copies it now and then.
+        copies(9).silent(&RULE);
+        let seed = || signs(&["shared-seed-wait"]);
+        seed().says(Who::default(), "RuntimeError: Socket Timeout").expect(&RULE, &["timeout-too-short"]);
+        seed().silent(&RULE);
+    }
+
+    #[test]
     fn which_conclusions_stand_outright() {
         let is_outright = |ids: &[&'static str]| signs(ids).finding(&RULE).is_outright;
         assert!(is_outright(&["compilers-at-work", "start-took-too-long"]));
