@@ -241,7 +241,9 @@ impl Frame {
         if file.starts_with("torch/") || file.starts_with("torch\\") {
             return FrameOwner::Framework;
         }
-        if file.contains("/lib/python3") {
+        // What an installer writes into `bin/` starts a package: torchrun, horovodrun.
+        let is_script = |(folder, name): (&str, &str)| folder.ends_with("/bin") && !name.contains('.');
+        if file.contains("/lib/python3") || file.rsplit_once('/').is_some_and(is_script) {
             return FrameOwner::Framework;
         }
         if !file.starts_with('/')

@@ -211,6 +211,9 @@ pub enum ApartBy {
     Behind,
     /// Their values in a table are not numbers from some row on, and those of the others are.
     NotANumber,
+    /// They submitted other tensors than the rest: each group lacks what the other one waits for. No rank is named where both groups
+    /// are equally large.
+    OtherTensors,
 }
 
 /// A word of the table of likeness, and its first place in a source.

@@ -35,6 +35,7 @@ pub static ALL: &[&Rule] = &[
     &calls::uneven_inputs::RULE,
     &calls::out_of_step::RULE,
     &calls::unseen_collective::RULE,
+    &calls::other_tensors::RULE,
     &process::rank_exited_early::RULE,
     &process::process_killed::RULE,
     &process::process_crashed::RULE,

@@ -11,6 +11,7 @@
 //! ```
 //! Of lists that are repeated the first counts: later ones name those, too, that wait for the first.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::progress::{self, ProgressSign};
@@ -26,6 +27,9 @@ const MAX_BYTES: usize = 4 << 10;
 /// Ranks of one source, and forms of lines that are compared.
 const MAX_RANKS: usize = 4_096;
 const MAX_FORMS: usize = 256;
+/// Different sets of ranks, and tensors, of one report of stalled operations.
+const MAX_SETS: usize = 64;
+const MAX_TENSORS: usize = 4_096;
 /// Fewest speakers among which one can be behind.
 const MIN_SPEAKERS: usize = 3;
 /// How far into a line the name of its rank may be.
@@ -58,6 +62,10 @@ const STAYS: [&str; 6] = ["not ", "epoch", "fail", "error", "until", "waiting"];
 pub(super) struct ApartReader {
     list: List,
     missing: NamedRanks,
+    /// For each tensor of such a list those that have not submitted it.
+    lacking: BTreeMap<String, BTreeSet<Rank>>,
+    /// Sets of ranks that have, or have not, submitted a tensor.
+    submitted: BTreeSet<BTreeSet<Rank>>,
     /// Those that a list names as waiting for the missing ones.
     ready: BTreeSet<Rank>,
     done: NamedRanks,
@@ -171,11 +179,16 @@ impl ApartReader {
     fn of_list(&mut self, line: &Line<'_>, sink: &Sink<'_>) -> bool {
         let body = line.body.trim_ascii();
         if self.list == List::Not {
+            self.submitted_by(ready_lists(body));
             let not_ready = not_ready(body);
             if let Some((ready, _)) = &not_ready {
                 self.ready.clone_from(ready);
             }
-            if let Some(ranks) = missing_of_one(body).or(not_ready.map(|(_, missing)| missing)) {
+            let of_one = missing_of_one(body);
+            if body.ends_with(b"]") {
+                self.submitted_by(of_one.iter().map(|ranks| ranks.iter().copied().collect()));
+            }
+            if let Some(ranks) = of_one.or(not_ready.map(|(_, missing)| missing)) {
                 for rank in ranks {
                     self.missing.add(rank, line, sink);
                 }
@@ -190,15 +203,61 @@ impl ApartReader {
             return true;
         }
         let entry = match self.list {
-            List::Tensors => tensors(body),
+            List::Tensors => {
+                tensors(body).or_else(|| tensors_of_tag(body, line.tag.who.rank)).map(|(rank, names)| {
+                    self.lacks(rank, names);
+                    rank
+                })
+            }
             List::Tasks => task(body),
-            List::Not | List::Over => return false,
+            List::Over => {
+                // The older report has a line for each tensor.
+                let of_one = missing_of_one(body).filter(|_| body.ends_with(b"]"));
+                self.submitted_by(of_one.iter().map(|ranks| ranks.iter().copied().collect()));
+                return false;
+            }
+            List::Not => return false,
         };
         match entry {
             Some(rank) => self.missing.add(rank, line, sink),
             None => self.list = List::Over,
         }
         entry.is_some()
+    }
+
+    fn submitted_by(&mut self, sets: impl Iterator<Item = BTreeSet<Rank>>) {
+        for set in sets {
+            if self.submitted.len() < MAX_SETS {
+                self.submitted.insert(set);
+            }
+        }
+    }
+
+    fn lacks(&mut self, rank: Rank, names: &str) {
+        for name in names.split(", ").map(|name| name.trim_end_matches(" ...")) {
+            if let Some(ranks) = self.lacking.get_mut(name) {
+                ranks.insert(rank);
+            } else if self.lacking.len() < MAX_TENSORS {
+                self.lacking.insert(name.to_owned(), BTreeSet::from([rank]));
+            }
+        }
+    }
+
+    /// Ranks that submitted other tensors than the rest, none if both groups are equally large; and the ranks of both groups.
+    fn other_tensors(&mut self) -> Option<(BTreeSet<Rank>, BTreeSet<Rank>)> {
+        let lacking = std::mem::take(&mut self.lacking);
+        self.submitted_by(lacking.into_values());
+        let sets: Vec<BTreeSet<Rank>> = std::mem::take(&mut self.submitted).into_iter().collect();
+        let (one, other) = sets.iter().enumerate().find_map(|(n, one)| {
+            let other = sets.iter().skip(n + 1).find(|other| other.is_disjoint(one))?;
+            Some((one, other))
+        })?;
+        let few = match one.len().cmp(&other.len()) {
+            Ordering::Less => one.clone(),
+            Ordering::Greater => other.clone(),
+            Ordering::Equal => BTreeSet::new(),
+        };
+        Some((few, one.union(other).copied().collect()))
     }
 
     /// Whether it wants the next line, whatever that is.
@@ -211,6 +270,9 @@ impl ApartReader {
         let speakers: BTreeSet<Rank> = self.last.keys().copied().collect();
         if let Some((rank, place)) = self.behind() {
             push(ApartBy::Behind, BTreeSet::from([rank]), speakers, Some(place), sink);
+        }
+        if let Some((ranks, both)) = self.other_tensors() {
+            push(ApartBy::OtherTensors, ranks, both, self.missing.first.clone(), sink);
         }
         let Self { missing, ready, done, spoke, forms, .. } = std::mem::take(self);
         if !missing.ranks.is_empty() {
@@ -260,12 +322,7 @@ fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
 /// named, where they are few. Of lists that share nobody, whose ranks wait in different operations, those of the shorter one. All
 /// that are compared come first.
 fn not_ready(body: &[u8]) -> Option<(BTreeSet<Rank>, Vec<Rank>)> {
-    let ready = |at: usize| -> Option<BTreeSet<Rank>> {
-        let list = body.get(at + READY.len()..)?;
-        let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
-        list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
-    };
-    let mut lists = memchr::memmem::find_iter(body, READY).filter_map(ready);
+    let mut lists = ready_lists(body);
     let first = lists.next()?;
     let last = first.last().filter(|last| (last.0 as usize) < MAX_RANKS)?;
     if let Some(other) = lists.find(|other| other.is_disjoint(&first)) {
@@ -277,11 +334,25 @@ fn not_ready(body: &[u8]) -> Option<(BTreeSet<Rank>, Vec<Rank>)> {
     (!missing.is_empty() && missing.len() < first.len()).then_some((first, missing))
 }
 
-/// `1: [allreduce.embedding.weight, …]`.
-fn tensors(body: &[u8]) -> Option<Rank> {
-    let digits = body.iter().take_while(|b| b.is_ascii_digit()).count();
-    let (rank, rest) = body.split_at_checked(digits)?;
-    rest.starts_with(b": [").then(|| std::str::from_utf8(rank).ok()?.parse().ok().map(Rank))?
+/// The ranks of each `[ready ranks: 2, 6]` of a line.
+fn ready_lists(body: &[u8]) -> impl Iterator<Item = BTreeSet<Rank>> {
+    memchr::memmem::find_iter(body, READY).filter_map(|at| {
+        let list = body.get(at + READY.len()..)?;
+        let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
+        list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
+    })
+}
+
+/// `1: [allreduce.embedding.weight, …]`: the rank, and the names.
+fn tensors(body: &[u8]) -> Option<(Rank, &str)> {
+    let (rank, names) = std::str::from_utf8(body).ok()?.split_once(": [")?;
+    Some((rank.parse().ok().map(Rank)?, names.trim_end_matches(']')))
+}
+
+/// The same where the rank looks like the label of a task (`3: `), which is no part of the line's body.
+fn tensors_of_tag(body: &[u8], rank: Option<Rank>) -> Option<(Rank, &str)> {
+    let names = std::str::from_utf8(body).ok()?.strip_prefix('[')?;
+    Some((rank?, names.trim_end_matches(']')))
 }
 
 /// `/job:jax_worker/replica:0/task:3`.
@@ -380,6 +451,7 @@ mod tests {
                     ApartBy::Least => "least",
                     ApartBy::Behind => "behind",
                     ApartBy::NotANumber => "nan",
+                    ApartBy::OtherTensors => "other",
                 };
                 let ranks: Vec<String> = apart.ranks.iter().map(|rank| rank.0.to_string()).collect();
                 Some(format!("{by} {}", ranks.join(",")))
@@ -391,12 +463,33 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_submitted_other_tensors() {
+        let of = |list: &str| -> Vec<String> {
+            let all = told(&format!("Missing ranks:\n{list}x\n"));
+            all.into_iter().filter(|told| told.starts_with("other")).collect()
+        };
+        assert_eq!(
+            of("0: [allgather.a]\n1: [allreduce.a, allreduce.b]\n2: [allreduce.a, allreduce.b]\n"),
+            ["other 0"]
+        );
+        let halves = "0: [a.3 ...]\n1: [a.3 ...]\n2: [a.2, a.4 ...]\n3: [a.2, a.4 ...]\n4: [a.2, a.4 ...]\n";
+        assert_eq!(of(halves), ["other 0,1"]);
+        // A rank that is late lacks all of them.
+        assert!(of("1: [a, b]\n2: [a]\n").is_empty());
+        let tagged: String =
+            (0..6).map(|rank| format!("[1,0]<stderr>:{rank}: [a.{} ...]\n", u32::from(rank > 1))).collect();
+        assert!(told(&format!("[1,0]<stderr>:Missing ranks:\n{tagged}")).contains(&"other 0,1".to_owned()));
+        let lines = "Stalled ops:\nmetric_0 [missing ranks: 1, 2]\ngradient_0 [missing ranks: 0]\n";
+        assert!(told(lines).contains(&"other 0".to_owned()), "{:?}", told(lines));
+    }
+
+    #[test]
     fn those_that_a_list_of_the_ready_lacks() {
         let of = |list: &str| {
             told(&format!("Stalled ops: HorovodAllreduce_grads_5_0 [ready ranks: {list}], b [ready\n"))
         };
         assert_eq!(of("2, 1, 3"), ["missing 0"]);
-        assert_eq!(of("3], b [ready ranks: 2, 0, 1], c [ready ranks: 2, 0, 1"), ["missing 3"]);
+        assert_eq!(of("3], b [ready ranks: 2, 0, 1], c [ready ranks: 2, 0, 1"), ["other 3", "missing 3"]);
         assert_eq!(of("3, 1], b [ready ranks: 2, 0"), [""; 0]);
         // Higher ones are not known, and most are hardly all at fault.
         for list in ["0, 1, 2", "7", "", "3, x", "1, 99999999999"] {
@@ -461,7 +554,10 @@ mod tests {
             told("Not all ranks joining collective\nmissing ranks: {5, 7}\nmissing ranks: {1}\n"),
             ["missing 5,7"]
         );
-        assert_eq!(told("Stalled ops:\nA [missing ranks: 3, 6]\nB [missing ranks: 0]\n"), ["missing 3,6"]);
+        assert_eq!(
+            told("Stalled ops:\nA [missing ranks: 3, 6]\nB [missing ranks: 0]\n"),
+            ["other 0", "missing 3,6"]
+        );
         assert!(told("1: [allreduce.a]\n/job:jax_worker/replica:0/task:3\n").is_empty());
     }
 }

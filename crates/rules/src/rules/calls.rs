@@ -10,6 +10,7 @@ mod mismatch;
 pub(super) mod one_differs;
 pub(super) mod op_mismatch;
 pub(super) mod operations_in_flight;
+pub(super) mod other_tensors;
 pub(super) mod out_of_step;
 pub(super) mod shape_mismatch;
 pub(super) mod skipped_collective;
