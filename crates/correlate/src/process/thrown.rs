@@ -40,6 +40,13 @@ pub(crate) fn thrown(case: &Case, roster: &Roster, rank: Rank) -> Option<Thrown>
     if own.peek().is_some() { one(own) } else { one(of(None)) }
 }
 
+/// Whether the watchdog of its process group ended this rank: the exception that nobody caught reports an error of NCCL.
+pub(crate) fn is_of_watchdog(case: &Case, roster: &Roster, rank: Rank) -> bool {
+    let mut own =
+        case.observations.iter().filter(|o| roster.speaker(o).is_none_or(|speaker| speaker == rank));
+    own.any(|o| message_of(o).is_some_and(wording::is_of_watchdog))
+}
+
 /// The first, if all others state the same.
 fn one(mut all: impl Iterator<Item = Option<Thrown>>) -> Option<Thrown> {
     let first = all.next()??;

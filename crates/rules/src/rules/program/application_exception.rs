@@ -15,6 +15,7 @@
 //!
 //! # What looks like it but is not
 //!
+//! A traceback of the launcher, without a frame of the user's program, is a launcher failure, since no rank raised it.
 //! DistBackendError, a lost store, a watchdog's exception, SIGTERM, KeyboardInterrupt and the launcher's
 //! ChildFailedError are echoes; out of memory, CUDA errors, a taken port and the like have rules of their own. An
 //! exception that was only logged, in a job that ended in order, proves nothing.
@@ -30,6 +31,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::place;
 use ringleader_model::{Cause, Cite, Confidence, Culprit, Evidence, FrameOwner, Impact, Severity, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
@@ -127,13 +129,31 @@ fn check(scene: &Scene<'_>) -> Outcome {
             (Weight::Stated, Confidence::Medium, Severity::Error)
         };
         let headline = cut(&first.headline());
+        let evidence: Vec<Evidence> = group.members.iter().take(CITATIONS).map(|m| m.evidence()).collect();
+        if group.members.iter().all(|own| is_of_launcher(own)) {
+            return Draft::new(
+                RULE.id,
+                Cause::LauncherFailure,
+                format!("the launcher itself raised {headline}, no rank did"),
+            )
+            .weight(weight)
+            .confidence(confidence.min(Confidence::Medium))
+            .severity(severity)
+            .at(group.at_ns)
+            .evidence(evidence)
+            .advise(
+                Impact::Harmless,
+                "compare the launcher's options, its host list and its version with its documentation",
+            )
+            .build();
+        }
         Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
             .confidence(confidence)
             .severity(severity)
             .at(group.at_ns)
             .culprits(culprits)
-            .evidence(group.members.iter().take(CITATIONS).map(|m| m.evidence()))
+            .evidence(evidence)
             .evidence(failed_storage(scene, group, &first.headline()))
             .advise(
                 Impact::Harmless,
@@ -173,6 +193,13 @@ fn is_plain(own: &OwnException<'_>) -> bool {
     PLAIN.contains(&class) || in_own_code && class != "AssertionError"
 }
 
+/// Raised in a program that starts ranks, by none of the user's code.
+fn is_of_launcher(own: &OwnException<'_>) -> bool {
+    let frames = own.exception.map(|e| e.frames.as_slice()).unwrap_or_default();
+    frames.iter().any(|f| place::is_marked(place::marks::LAUNCHER, &f.function, &f.file))
+        && frames.iter().all(|f| f.owner() != FrameOwner::User)
+}
+
 /// What the kernel says of the storage that an exception complains of.
 fn failed_storage(scene: &Scene<'_>, group: &SameException<'_, '_>, headline: &str) -> Vec<Evidence> {
     let complains =
@@ -207,6 +234,26 @@ fn explained_already(scene: &Scene<'_>, group: &SameException<'_, '_>) -> bool {
 mod tests {
     use super::RULE;
     use crate::trial::{StagedCase, Trial as _};
+
+    #[test]
+    fn an_exception_of_the_launcher() {
+        let of = |last: &str| {
+            let packages = "/usr/lib/python3.8/dist-packages/";
+            StagedCase::new().raised(
+                None,
+                "ValueError",
+                "Invalid host input",
+                &[
+                    (last, 396, "run"),
+                    (&format!("{packages}horovod/run/run.py"), 448, "run"),
+                    ("/usr/local/bin/horovodrun", 21, "<module>"),
+                ],
+            )
+        };
+        of("/usr/lib/python3.8/dist-packages/horovod/run/util/hosts.py").expect(&RULE, &["launcher-failure"]);
+        // The user's own program, which it called in the same process.
+        of("/srv/job.py").expect(&RULE, &["application-exception"]);
+    }
 
     #[test]
     fn an_exception_of_one_rank_with_its_place() {
