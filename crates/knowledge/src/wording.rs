@@ -222,6 +222,11 @@ pub fn thrown(text: &str) -> Option<&str> {
     text.split_once("what():").map(|(_, message)| message.trim())
 }
 
+/// Whether the exception that nobody caught is the one with which the watchdog of a process group ends its process.
+pub fn is_of_watchdog(text: &str) -> bool {
+    text.contains("watchdog thread terminated with exception")
+}
+
 /// Processes that a statement names: `(pid 123)`, `(pid(s) 123, 124)`, `pid: 123`.
 pub fn pids(text: &str) -> Vec<Pid> {
     let mut pids = Vec::new();

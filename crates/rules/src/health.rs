@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::sign;
 use ringleader_model::{
     Case, Confidence, Fact, NetFact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank,
-    RankSet, ReachOutcome, Source, SourceId, SourceKind,
+    RankSet, ReachOutcome, Scheduler, SchedulerEvent, SchedulerKind, Source, SourceId, SourceKind,
 };
 
 use ringleader_correlate::Scene;
@@ -157,6 +157,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.signs().get(sign::ids::MORE_GPUS_NO_FASTER).is_some() {
         return Some("the same program is no faster on more GPUs than on fewer");
     }
+    if failed_by_account(scene) {
+        return Some("the scheduler's account says that a job failed");
+    }
     // Beside a job that goes on, a dropped echo proves nothing.
     let is_lost = |fact: &NetFact| match fact {
         NetFact::Reach(reach) => {
@@ -177,6 +180,18 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.failure().was_asked_to_stop().then_some("the launcher was stopped from outside")
+}
+
+/// The scheduler counts a job as failed, and it is the job of the evidence, or nothing else is known of that.
+fn failed_by_account(scene: &Scene<'_>) -> bool {
+    let schedulers = scene.schedulers();
+    let is_ours = |e: &SchedulerEvent| {
+        if scene.has_job() { schedulers.covers_job(e) } else { !schedulers.is_of_other_job(e) }
+    };
+    let is_failed = |e: &SchedulerEvent| e.scheduler == Scheduler::Slurm && e.kind == SchedulerKind::Failed;
+    schedulers
+        .events()
+        .any(|(_, e)| is_failed(e) && is_ours(e) && scene.precedes_job(e.ended_at) != Some(true))
 }
 
 /// A program's own word that it is done: of the one whose output has the note, where that shows steps.

@@ -86,6 +86,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if signal.number == SIGABRT && !is_root && follows_a_kill(scene, rank) {
             draft = draft.weight(Weight::Echo).at_most(Confidence::Low);
         }
+        // The watchdog ends the process because of an error of NCCL, whose cause is elsewhere.
+        if signal.number == SIGABRT && scene.is_ended_by_watchdog(rank) {
+            draft = draft.weight(Weight::Echo).at_most(Confidence::Medium);
+        }
         // What it said when it aborted names the cause.
         if let Some(thrown) = scene.thrown(rank).filter(|_| signal.number == SIGABRT) {
             draft = draft.weight(Weight::Echo).evidence([thrown.evidence]);
@@ -277,6 +281,16 @@ mod tests {
     fn a_watchdog_that_ends_a_victim() {
         StagedCase::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
         StagedCase::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
+    }
+
+    #[test]
+    fn the_watchdog_of_a_process_group_ends_its_process() {
+        let what = "[PG ID 0 Rank 1] Process group watchdog thread terminated with exception: NCCL error: internal error";
+        let reason = format!(
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  {what}"
+        );
+        let stage = StagedCase::new().failed(1, -6, true).crashed(None, &reason, &[]);
+        assert_eq!(stage.finding(&RULE).weight, ringleader_model::Weight::Echo);
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure it is the clean-up.
+/// A container or a job of Slurm that SIGKILL ended, while the job is in trouble; after the failure it is the clean-up.
 fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     /// The kubelet waits this long between SIGTERM and SIGKILL.
     const CLEAN_UP_NS: i64 = 30_000_000_000;
@@ -94,17 +94,32 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     let (observation, event, host) = schedulers.events().find_map(|(o, e)| {
         let is_killed =
             e.kind == SchedulerKind::Failed && e.exit_code.is_some_and(|code| is_exit_by(code, SIGKILL));
-        let is_whole = e.scheduler == Scheduler::Kubernetes && e.n_containers.is_none_or(|n| n == 1);
-        let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
-        Some((o, e, schedulers.host_of(e).filter(|_| is_ours)?))
+        let is_whole = e.scheduler == Scheduler::Slurm || e.n_containers.is_none_or(|n| n == 1);
+        let is_ours = is_killed
+            && is_whole
+            && !is_after(e)
+            && !schedulers.is_of_other_job(e)
+            && scene.precedes_job(e.ended_at) != Some(true);
+        // Where nothing but the account is known, its node is all there is.
+        let alone = || e.node.as_deref().filter(|_| !scene.has_job()).map(Host::from);
+        Some((o, e, schedulers.host_of(e).or_else(alone).filter(|_| is_ours)?))
     })?;
     let members = scene.roster().members.iter().filter(|m| m.host.as_ref() == Some(&host));
     let ranks: Vec<Culprit> = members.filter_map(|m| Some(scene.roster().culprit_rank(m.rank?))).collect();
     let culprits =
         if ranks.is_empty() { vec![Culprit { host: Some(host), ..Culprit::default() }] } else { ranks };
-    let title = format!("{} was ended by SIGKILL (exit code 137)", event.subject);
+    let (job, command) = match event.scheduler {
+        Scheduler::Slurm => (
+            format!("job {} was ended by SIGKILL", event.subject),
+            "sacct -j JOB -o JobID,State,ExitCode,MaxRSS,NodeList; journalctl -k on the node; ask who sends signals there",
+        ),
+        _ => (
+            format!("{} was ended by SIGKILL (exit code 137)", event.subject),
+            "kubectl describe pod <pod>; kubectl get events --sort-by=.lastTimestamp",
+        ),
+    };
     let when = if event.ended_at.is_some() { Confidence::Medium } else { Confidence::Low };
-    Draft::new(RULE.id, Cause::ProcessKilled, title)
+    Draft::new(RULE.id, Cause::ProcessKilled, job)
         .severity(Severity::Error)
         .weight(Weight::Derived)
         .confidence(when)
@@ -113,7 +128,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         .advise_command(
             Impact::Harmless,
             "check when it ended and who ended it: a limit, an eviction, a node agent, a manual delete",
-            "kubectl describe pod <pod>; kubectl get events --sort-by=.lastTimestamp",
+            command,
         )
         .build()
 }
