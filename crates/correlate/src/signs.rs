@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::interface;
 use ringleader_knowledge::sign::{self, ids};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NcclTransport, NetFact, Observation, Pid,
-    ProcessRow, Route, RunPace, SourceKind, SystemFact, Who,
+    Case, Cite, Evidence, Fact, GpuForm, GpuRow, Interface, NcclLog, NcclTransport, NetFact, Observation,
+    Pid, ProcessRow, Route, RunPace, SourceKind, SystemFact, Who,
 };
 
 use crate::said::CITED_CHARS;
@@ -207,8 +208,13 @@ impl Signs {
     /// Two interfaces of a host through which one network is reached.
     fn of_routes(&mut self, case: &Case) {
         let mut seen: Vec<(&Observation, &Route)> = Vec::new();
+        let mut links: Vec<(&Observation, &Interface)> = Vec::new();
         for observation in &case.observations {
             let Fact::Net(fact) = &observation.fact else { continue };
+            if let NetFact::Interface(interface) = &**fact {
+                self.of_interface(&mut links, observation, interface);
+                continue;
+            }
             let NetFact::Route(route) = &**fact else { continue };
             if route.is_dead || route.via.is_some() || !route.names_network() || seen.len() == MAX_ROUTES {
                 continue;
@@ -227,6 +233,31 @@ impl Signs {
             }
             seen.push((observation, route));
         }
+    }
+
+    /// Two interfaces of a host that are up, with addresses in one network.
+    fn of_interface<'a>(
+        &mut self,
+        seen: &mut Vec<(&'a Observation, &'a Interface)>,
+        observation: &'a Observation,
+        interface: &'a Interface,
+    ) {
+        let is_virtual = interface::is_virtual(&interface.name);
+        if is_virtual || interface.is_up() == Some(false) || seen.len() == MAX_ROUTES {
+            return;
+        }
+        let shares = |(o, other): &&(&Observation, &Interface)| {
+            o.cite.source == observation.cite.source
+                && o.who.host == observation.who.host
+                && other.name != interface.name
+                && other.networks.iter().any(|network| interface.networks.contains(network))
+        };
+        if let Some((first, _)) = seen.iter().find(shares) {
+            for one in [first, observation] {
+                self.add(ids::TWO_ROUTES_TO_ONE_NETWORK, 1, Some(cited(one)), &one.who);
+            }
+        }
+        seen.push((observation, interface));
     }
 
     /// A process that has ended and waits for its parent, beside siblings that run.

@@ -121,6 +121,8 @@ pub struct Interface {
     pub mtu: Option<u32>,
     /// Addresses without their prefix length.
     pub addresses: Vec<Box<str>>,
+    /// IPv4 networks of these addresses (`192.0.2.0/24`), where the prefix length is printed.
+    pub networks: Vec<Box<str>>,
     /// Speed, Mb/s (ethtool).
     pub speed_mbps: Option<u64>,
     /// `Link detected` of ethtool.
@@ -128,6 +130,16 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// The IPv4 network of an address with its prefix length: `192.0.2.0/24` of `192.0.2.7/24`; None without a length, and of
+    /// links between two hosts (`/31`, `/32`).
+    pub fn network_of(address: &str) -> Option<Box<str>> {
+        let (base, length) = address.split_once('/')?;
+        let (base, length): (Ipv4Addr, u32) = (base.parse().ok()?, length.parse().ok()?);
+        let host_bits = 32_u32.checked_sub(length).filter(|bits| *bits > 1)?;
+        let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+        Some(format!("{}/{length}", Ipv4Addr::from(u32::from(base) & mask)).into())
+    }
+
     /// Whether the tool reports that the link works; None if it does not say.
     pub fn is_up(&self) -> Option<bool> {
         if let Some(link) = self.link_detected {

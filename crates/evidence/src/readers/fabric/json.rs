@@ -95,6 +95,7 @@ fn interfaces(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             flags: words(value.get("flags"), None).join(",").into(),
             mtu: value.get("mtu").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
             addresses: words(value.get("addr_info"), Some("local")),
+            networks: networks(value),
             speed_mbps: None,
             link_detected: None,
         };
@@ -102,4 +103,14 @@ fn interfaces(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         sink.push(document.cite(sink), Who::default(), None, fact, document.bytes);
     }
     true
+}
+
+/// The IPv4 networks of an interface's `addr_info`.
+fn networks(value: &Value) -> Vec<Box<str>> {
+    let all = value.get("addr_info").and_then(Value::as_array).into_iter().flatten();
+    let of = |one: &Value| {
+        let (local, length) = (one.get("local")?.as_str()?, one.get("prefixlen")?.as_u64()?);
+        Interface::network_of(&format!("{local}/{length}"))
+    };
+    all.take(MAX_INTERFACES).filter_map(of).collect()
 }

@@ -67,6 +67,7 @@ impl FabricReader {
                 .unwrap_or_default()
                 .into(),
             addresses: rest.iter().copied().filter(is_address).take(MAX_ADDRESSES).map(address).collect(),
+            networks: rest.iter().take(MAX_ADDRESSES).filter_map(|w| Interface::network_of(w)).collect(),
             ..Interface::default()
         };
         self.push(NetFact::Interface(interface), line, sink);
@@ -129,6 +130,7 @@ pub(super) fn field(open: &mut OpenBlock, text: &str) -> bool {
                 let found = words.next().filter(|w| w.contains('/'));
                 if interface.addresses.len() < MAX_ADDRESSES {
                     interface.addresses.extend(found.map(address));
+                    interface.networks.extend(found.and_then(Interface::network_of));
                 }
                 found.is_some()
             }

@@ -106,6 +106,7 @@ impl SnapshotReader<'_, '_, '_> {
                     .take(64)
                     .map(|a| a.split('/').next().unwrap_or(a).into())
                     .collect(),
+                networks: interface.addresses.iter().filter_map(|a| Interface::network_of(a)).collect(),
                 speed_mbps: interface.speed_mbps.map(u64::from),
                 link_detected: None,
             };
