@@ -491,6 +491,11 @@ impl<'a> Scene<'a> {
         thrown::thrown(self.case, &self.roster, rank)
     }
 
+    /// Whether the watchdog of its process group ended this rank.
+    pub fn is_ended_by_watchdog(&self, rank: Rank) -> bool {
+        thrown::is_of_watchdog(self.case, &self.roster, rank)
+    }
+
     /// Who listens on a port, with the process that holds it, if it is known.
     pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
         self.tools.listeners(port)

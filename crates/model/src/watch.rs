@@ -61,6 +61,8 @@ pub struct WatchedLink {
 pub enum StallShape {
     /// No communicator was created, and all existing ranks wait.
     Start,
+    /// A process is stopped, gone or a zombie while others wait for it: that is no matter of time.
+    Process,
     /// Any other shape, including those of a newer watcher.
     #[default]
     Other,

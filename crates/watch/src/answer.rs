@@ -29,6 +29,8 @@ pub enum Reason {
     Slow,
     /// A rank is gone while others live: only a verdict that says for certain what failed is reported and kept.
     Gone,
+    /// Ranks called different collectives that ended all the same: only a verdict on the calls is reported and kept.
+    Differ,
     /// No rank is there, or none has met another: only a verdict that the launcher waits for others, or that the ranks cannot meet, is
     /// reported and kept.
     Start,
@@ -141,6 +143,7 @@ impl VerdictExcerpt {
             }
             Reason::Slow => is_slow,
             Reason::Gone => has_cause && is_certain && self.is_failure_of_a_process(),
+            Reason::Differ => matches!(self.cause, Cause::ShapeMismatch | Cause::OpMismatch) && is_certain,
             Reason::Start => {
                 matches!(self.cause, Cause::MissingRank | Cause::RankEnvMisconfigured) && is_certain
             }

@@ -156,6 +156,7 @@ impl Engine {
                     history.period = period;
                 }
                 if let Some(comm_rank) = comm.rank {
+                    history.differing.take(comm_rank, &recent);
                     history.late.take(comm_rank, comm.size, &recent, &steps);
                 }
             }
@@ -187,6 +188,8 @@ impl Engine {
         self.tell_waiting(now_ns, &found, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
         self.tell_stragglers(now_ns, &mut events);
+        let news = self.histories.values_mut().filter_map(|history| history.differing.news());
+        events.extend(news.map(|text| Event::new(now_ns, What::Note { text })));
         // A clock that was set back is no reason to be silent for as long.
         let is_due = !(0..self.settings.progress_ns).contains(&(now_ns - self.progress_ns));
         if is_due && !self.view.comms.is_empty() && !self.is_ended {

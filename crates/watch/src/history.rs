@@ -24,6 +24,8 @@ pub(crate) struct History {
     pub(crate) ops_done: u64,
     pub(crate) bytes: u64,
     pub(crate) late: crate::straggler::Lateness,
+    /// Ended calls that ranks made differently.
+    pub(crate) differing: crate::differing::Differing,
     /// Since when its collectives are slow without a late rank.
     pub(crate) slow_since_ns: Option<i64>,
     /// When it was last reported that its collectives have become slow.

@@ -83,6 +83,8 @@ pub struct Inquiries {
     /// Ranks are there, and none has a communicator.
     meeting: NotStarted,
     lost: LostRanks,
+    /// It was asked about calls that differ.
+    asked_of_calls: bool,
     /// When a wait was reported last.
     waited_ns: Option<i64>,
 }
@@ -102,6 +104,9 @@ impl Inquiries {
         }
         if self.meeting.is_due(look.is_without_ranks || !look.view.comms.is_empty(), now_ns) {
             due.push(("no rank has a communicator", Reason::Start));
+        }
+        if look.view.differing.is_some() && !std::mem::replace(&mut self.asked_of_calls, true) {
+            due.push(("ranks called different collectives", Reason::Differ));
         }
         if self.lost.is_due(&look.view.processes, now_ns) && !look.is_stalled {
             due.push(("a rank is gone", Reason::Gone));
@@ -200,6 +205,10 @@ mod tests {
         assert!(matches!(due[..], [("no rank is there", Reason::Start)]));
         let due = inquiries.due(&JobLook { prints_nan: true, ..look }, 31 * SECOND_NS);
         assert!(matches!(due[..], [(_, Reason::NotFinite)]));
+        let view = View { differing: Some("rank 1 called less".to_owned()), ..View::default() };
+        let look = JobLook { view: &view, ..look };
+        assert!(matches!(inquiries.due(&look, 32 * SECOND_NS)[..], [(_, Reason::Differ)]));
+        assert!(inquiries.due(&look, 33 * SECOND_NS).is_empty(), "once");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod answer;
 pub mod attendance;
 pub mod bandwidth;
+mod differing;
 pub mod digest;
 pub mod engine;
 pub mod event;

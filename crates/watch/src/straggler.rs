@@ -48,6 +48,9 @@ const CLEAR_RUN: f32 = 8.0;
 const CLEAR_SPREAD: f32 = 0.5;
 /// And the mean this many times what any other rank is late by in the mean: jitter makes runs, too. Chosen.
 const CLEAR_TIMES: f32 = 4.0;
+/// Such a run of late kernels costs the others at least this share of their time. On an H200 that nine jobs shared, it was 0.07 to 0.11
+/// in a healthy one whose ranks took turns at more work, and 0.22 where one rank had more for good (2026-12-01).
+const COSTLY_RUN: f32 = 0.15;
 /// So many in a row may become a run. Chosen.
 const FORMING: f32 = 3.0;
 /// How fast the past fades for what a rank costs: of the last this many collectives. Chosen: long, since it may be rare.
@@ -477,7 +480,8 @@ impl Lateness {
         let share = |s: &RankHistory| s.late / s.votes;
         let persistent = told
             .clone()
-            .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least));
+            .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least))
+            .filter(|(rank, s)| share(s) >= PERSISTENT || self.is_worth_a_run(*rank, s));
         let usual = usual(told.clone().map(|(_, s)| share(s)));
         let occasional = told.filter(|(_, s)| {
             share(s) >= OCCASIONAL.max(OCCASIONAL_TIMES * usual)
@@ -510,6 +514,11 @@ impl Lateness {
                 if self.by_steps { "steps" } else { "collectives" }
             ),
         })
+    }
+
+    /// Whether what is late in a run alone costs enough: kernels of ranks whose GPU other processes use, too, take turns.
+    fn is_worth_a_run(&self, rank: usize, standing: &RankHistory) -> bool {
+        reason(standing).0 != Lag::Compute || self.balance(rank).is_some_and(|cost| cost >= COSTLY_RUN)
     }
 
     /// Late in all of the newest, by about the same, and as no other is: since a moment ago, for good.

@@ -34,6 +34,9 @@ pub struct View {
     pub slowest: Option<Slowest>,
     /// Current stalls.
     pub stalls: Vec<Stall>,
+    /// Ended collectives in which ranks called something else, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differing: Option<String>,
 }
 
 /// What the job does.

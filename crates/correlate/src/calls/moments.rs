@@ -8,7 +8,7 @@ use ringleader_model::{Case, OpKind};
 
 use crate::calls::rhythm;
 use crate::prepare::rings::Horizon;
-use crate::said::watcher::{self, StandStill};
+use crate::said::watcher::StandStill;
 use crate::track::{Call, Group, GroupRecorder, Track};
 use crate::when::failure::JobFailure;
 
@@ -30,8 +30,8 @@ pub fn open_ends(
     stood_still: &[StandStill<'_>],
 ) -> Moment {
     let horizon = Horizon::new(case);
-    let is_told = rhythm::is_in_flight(case, &watcher::communicators(stood_still), &horizon);
-    let stalled = rhythm::stalled(groups, &horizon, is_told);
+    let told = rhythm::told(case, stood_still, &horizon);
+    let stalled = rhythm::stalled(groups, &horizon, told);
     if failure.is_stated() {
         return Moment { is_stalled: true, may_run: false };
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use ringleader_model::{Case, RingOp};
 
 use crate::prepare::rings::{Horizon, rings};
+use crate::said::watcher::{self, StandStill};
 use crate::track::{Group, GroupRecorder, Origin, Track};
 
 /// Nothing that lasts less is a stall, however fast the job was, ns.
@@ -62,24 +63,33 @@ pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     ages.max()
 }
 
-/// Whether an operation of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has
-/// seen.
-pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
+/// How long an operation is in flight at least, ns, to be what a watcher has seen; None if none is for so long. Where the watcher saw
+/// a process end for which others wait, any that is in flight counts.
+pub fn told(case: &Case, stood_still: &[StandStill<'_>], horizon: &Horizon<'_>) -> Option<i64> {
+    let of_processes: Vec<StandStill<'_>> =
+        stood_still.iter().filter(|s| s.is_of_process()).copied().collect();
+    let is_seen = |of: &[StandStill<'_>], least_ns: i64| {
+        is_in_flight(case, &watcher::communicators(of), horizon, least_ns).then_some(least_ns)
+    };
+    is_seen(stood_still, FLOOR_NS).or_else(|| is_seen(&of_processes, 0))
+}
+
+fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>, least_ns: i64) -> bool {
     !comms.is_empty()
         && rings(case).iter().any(|(_, ring)| {
             let is_meant = |comm: u32| ring.comms.get(comm as usize).is_some_and(|c| comms.contains(&c.id));
             let until = horizon.of(ring);
             let own = || ring.ops.iter().filter(|op| is_meant(op.comm));
-            let is_old = |op: &RingOp| until.saturating_sub(op.enqueued_ns) > FLOOR_NS;
+            let is_old = |op: &RingOp| until.saturating_sub(op.enqueued_ns) > least_ns;
             // Where ends cannot be seen, nothing has been called since either.
             let is_blind = || own().any(|op| !op.is_end_visible && op.ended_ns == 0);
             own().any(|op| op.is_open() && is_old(op)) || is_blind() && own().all(is_old)
         })
 }
 
-/// Which groups are stalled; those of other views are not. `is_told`: a watcher, which saw the job's rhythm, says that
-/// one is.
-pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Vec<bool> {
+/// Which groups are stalled; those of other views are not. `told`: a watcher, which saw the job's rhythm, says that
+/// one is, see [`told`].
+pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, told: Option<i64>) -> Vec<bool> {
     let in_flight = |g: &Group<'_>| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max();
     let oldest: Vec<Option<i64>> =
         groups.iter().map(|g| in_flight(g).or_else(|| ahead_ns(g, horizon))).collect();
@@ -89,11 +99,11 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
     let known = limits.iter().flatten().max().copied().unwrap_or(patience);
     let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
     let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
-    if !is_told && !oldest.iter().zip(&limits).any(by_itself) {
+    if told.is_none() && !oldest.iter().zip(&limits).any(by_itself) {
         return vec![false; groups.len()];
     }
     // Where one group is stalled, operations in flight in others for a while are stalled with it.
-    oldest.iter().map(|age| beyond(FLOOR_NS, age)).collect()
+    oldest.iter().map(|age| beyond(told.unwrap_or(FLOOR_NS), age)).collect()
 }
 
 /// How long an operation of this group may be in flight before that is a stall, ns; None where the group has shown no

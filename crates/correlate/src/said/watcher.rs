@@ -33,6 +33,11 @@ impl StandStill<'_> {
         Evidence { cite: self.observation.cite, text, kind: SourceKind::Watch }
     }
 
+    /// A process had ended or was stopped while others waited for it.
+    pub fn is_of_process(&self) -> bool {
+        self.stall.shape == StallShape::Process
+    }
+
     /// No communicator had been made.
     pub fn is_at_start(&self) -> bool {
         self.stall.shape == StallShape::Start
@@ -66,7 +71,7 @@ pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
         let is_over = recovered.get(&s.stall.comm).is_some_and(|over| *over >= at(s.observation));
         // Rings that lack its communicator do not contradict it.
         let moved_ns = newest_end.get(&s.stall.comm).copied().unwrap_or(0);
-        s.stall.after_ns >= FLOOR_NS
+        (s.stall.after_ns >= FLOOR_NS || s.is_of_process())
             && !is_over
             && !damaged.contains(&s.observation.cite.source)
             && moved_ns <= s.stall.since_ns.saturating_add(SLACK_NS)

@@ -78,6 +78,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
                 expected_ns: seconds("expected_s").unwrap_or_default(),
                 shape: match word("shape") {
                     "start" => StallShape::Start,
+                    "process" => StallShape::Process,
                     _ => StallShape::Other,
                 },
                 suspects: suspects.take(MAX_SUSPECTS).collect(),

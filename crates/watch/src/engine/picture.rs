@@ -72,6 +72,7 @@ pub(super) fn view(ledger: &Ledger<'_>, waits: &Waits, histories: &Histories, st
         comms,
         slowest: None,
         stalls: Vec::new(),
+        differing: histories.values().find_map(|history| history.differing.text().map(str::to_owned)),
     }
 }
 

@@ -56,7 +56,8 @@ fn a_slow_host() {
     }
 }
 
-/// A job has run well for a while; the memory of it must not hide what goes on now.
+/// A job has run well for a while; the memory of it must not hide what goes on now for long. Late kernels are told once they have cost the
+/// others a share of their time, of the last 512 collectives: ranks that take turns on a shared GPU are late in runs, too.
 #[test]
 fn late_since_a_moment_ago() {
     for (kind, before) in [(Kind::Ddp, 35), (Kind::Fsdp, 35), (Kind::Ddp, 400), (Kind::Fsdp, 400)] {
@@ -71,7 +72,7 @@ fn late_since_a_moment_ago() {
         let events = follow(&mut job(&habits, 5, slow), &mut engine, onset + 16 * S, |_| false);
         let (at, late) = told(&events).into_iter().find(|(_, s)| s.persistent).unwrap();
         assert_eq!((late.rank, late.of), (0, Lag::Compute), "{late:?}");
-        assert!(at < onset + 10 * S, "{kind:?}, {} s after {before} steps", (at - onset) / S);
+        assert!(at < onset + 14 * S, "{kind:?}, {} s after {before} steps", (at - onset) / S);
     }
 }
 

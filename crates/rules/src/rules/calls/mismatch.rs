@@ -56,7 +56,8 @@ fn draft(scene: &Scene<'_>, rule: &Rule, cause: Cause, m: &Mismatch, title: Stri
         .severity(Severity::Error)
         .weight(if m.halves || is_over { Weight::Derived } else { Weight::Stated })
         .confidence(if m.halves {
-            Confidence::Low
+            // Calls that ended long ago differ for certain; whose is wrong the other calls of two ranks do not show.
+            if m.is_bygone && !is_over { Confidence::Medium } else { Confidence::Low }
         } else if m.n_confirmed > usize::from(m.odd.len() == m.usual.len()) {
             // Of as many ranks on either side, one call that fits may fit by chance. Operation records are the failing
             // rank's own account of what it called.
