@@ -72,7 +72,7 @@ mod tests {
         DoneDigest { number, bytes, function: function.to_owned(), ..DoneDigest::default() }
     }
 
-    /// Two ranks, of which the second differs in `n` calls.
+    /// Two ranks whose calls differ, and in how many: those of the second are the odd ones.
     fn pair(n: u64, other: impl Fn(u64) -> DoneDigest) -> Differing {
         let mut differing = Differing::default();
         let usual: Vec<DoneDigest> = (0..20).map(|i| done(i, "Broadcast", 2048)).collect();

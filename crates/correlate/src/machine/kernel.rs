@@ -317,6 +317,15 @@ impl<'r> Join<'r> {
             }
             _ => None,
         });
+        let mut killed: Vec<(Who, WallTime)> = killed.collect();
+        if killed.is_empty() {
+            // Loggers without times: the rows of the table have them.
+            let rows = case
+                .observations
+                .iter()
+                .filter(|o| matches!(&o.fact, Fact::Torch(event) if kill(event) == Some(KillReport::Table)));
+            killed.extend(rows.filter_map(|o| Some((o.who.clone(), o.at?))));
+        }
         let mut boots = BTreeMap::new();
         for observation in &case.observations {
             let Fact::Kernel(event) = &observation.fact else { continue };
@@ -332,7 +341,6 @@ impl<'r> Join<'r> {
         let with_gpu: BTreeSet<Rank> = roster.members.iter().filter(has_gpu).filter_map(|m| m.rank).collect();
         let world_size = roster.world_size.or_else(|| told_size(case));
         let knows_all_gpus = world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
-        let killed = killed.collect();
         let mut lived: BTreeMap<Rank, i64> = BTreeMap::new();
         let mut worked: BTreeMap<Rank, i64> = BTreeMap::new();
         for observation in &case.observations {

@@ -97,7 +97,7 @@ impl LineReader for KernelReader {
         if taken {
             sink.saw(SourceKind::KernelLog);
         }
-        taken
+        taken && !prefix::is_of_program(prefix.text)
     }
 
     fn awake_until(&self) -> u32 {
@@ -118,7 +118,9 @@ impl KernelReader {
     /// stamp counts; false leaves it, as if it had not been shown. To be asked only after a line of the kernel's.
     #[inline]
     pub(crate) fn quiet(&mut self, line: &[u8], number: u32, start: u64) -> bool {
-        let Some(stamp) = self.quiet.read(line) else { return false };
+        let Some(stamp) = self.quiet.read(line).filter(|stamp| !prefix::is_of_program(stamp.text)) else {
+            return false;
+        };
         let host = match stamp.speaker {
             quiet::Speaker::Nobody => None,
             quiet::Speaker::Last => self.last_speaker.as_ref(),

@@ -269,3 +269,11 @@ pub(super) fn speaker<'a>(prefix: &mut Prefix<'a>) -> Option<&'a [u8]> {
     prefix.is_kernel = true;
     Some(rest)
 }
+
+/// Programs that write to the kernel's log, or share its console in a guest: what they say is no statement of the kernel.
+const PROGRAMS: [&[u8]; 4] = [b"nv-fabricmanager: ", b"nvidia-persistenced: ", b"NVRC: ", b"nv-hostengine: "];
+
+/// Whether one of [`PROGRAMS`] speaks in the text behind the stamp.
+pub(super) fn is_of_program(text: &[u8]) -> bool {
+    matches!(text.first(), Some(b'n' | b'N')) && PROGRAMS.iter().any(|program| text.starts_with(program))
+}

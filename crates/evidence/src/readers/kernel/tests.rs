@@ -399,6 +399,23 @@ fn any_cut_of_a_log_gives_a_beginning_of_what_the_whole_gives() {
 }
 
 #[test]
+fn a_program_that_writes_to_the_kernel_s_log_is_heard() {
+    let console = |program: &str| {
+        let mut text = String::from("[    0.000000] Linux version 6.8.0 (build@host)\n");
+        for n in 0..3_000 {
+            text += &format!("[   1.{n:06}] pci 0000:00:03.0: BAR 0: assigned [mem 0x{n:08x}]\n");
+        }
+        text + &format!("[   92.901172] {program}: failed to open fabric topology file\n")
+    };
+    let said = |program: &str| {
+        let found = read("console.log", console(program).as_bytes());
+        found.observations.iter().filter(|o| matches!(o.fact, Fact::Said(_))).count()
+    };
+    assert_eq!(said("nv-fabricmanager"), 1);
+    assert_eq!(said("virtio-pci"), 0);
+}
+
+#[test]
 fn a_number_that_was_cut_is_not_believed() {
     assert_eq!(statements(b"NVRM: Xid (PCI:0000:01:00): 7"), Vec::<String>::new());
     let pid = "NVRM: Xid (PCI:0000:01:00): 31, pid=14";

@@ -209,6 +209,17 @@ mod tests {
     }
 
     #[test]
+    fn a_launcher_whose_table_alone_has_a_time() {
+        use ringleader_correlate::staging::kernel::BEGAN_S;
+        let job = |killed: i64| {
+            let stage = StagedCase::new().two_ranks().failed(1, -9, true).at_s(BEGAN_S + 600);
+            stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + killed)
+        };
+        job(592).expect(&RULE, &["oom-killed 1"]);
+        assert_eq!(job(500).worth(&RULE), ["warning Derived"]);
+    }
+
+    #[test]
     fn a_container_counts_its_processes_anew() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
