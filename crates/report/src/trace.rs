@@ -285,11 +285,6 @@ fn pct(value: f64) -> f64 {
 impl TraceReport {
     /// The report of an analysis; the case gives the notes.
     pub fn new(analysis: &Analysis<'_>, case: &Case) -> Self {
-        let of_case = case.notes.iter().map(|note| {
-            let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
-            format!("{path}: {}", note.text)
-        });
-        let notes = limits(analysis).into_iter().chain(of_case);
         Self {
             schema: Schema::V1,
             verdict: verdict(analysis),
@@ -315,7 +310,7 @@ impl TraceReport {
             lateness: lateness(analysis),
             axes: analysis.axes.iter().map(axis).collect(),
             advice: analysis.advice.iter().map(suggestion).collect(),
-            notes: notes.collect(),
+            notes: all_notes(analysis, case).collect(),
         }
     }
 
@@ -326,6 +321,15 @@ impl TraceReport {
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
+}
+
+/// What the timelines given do not let one say, and what could not be read.
+fn all_notes(analysis: &Analysis<'_>, case: &Case) -> impl Iterator<Item = String> {
+    let of_case = case.notes.iter().map(|note| {
+        let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
+        format!("{path}: {}", note.text)
+    });
+    limits(analysis).into_iter().chain(of_case)
 }
 
 /// What the timelines given do not let one say.

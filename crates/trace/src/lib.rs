@@ -5,6 +5,7 @@
 
 pub mod axes;
 pub mod bandwidth;
+pub mod compare;
 pub mod contention;
 pub mod expected;
 pub mod intervals;

@@ -56,6 +56,14 @@ pub fn render(report: &TraceReport, look: &TextStyle) -> String {
     out
 }
 
+/// As Markdown, for a ticket: the answer, and the tables as they are.
+pub fn markdown(report: &TraceReport) -> String {
+    let text = render(report, &TextStyle { width: 80, color: false, detail: crate::Detail::Usual });
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let rest = rest.trim_end().replace('`', "'");
+    format!("**{first}**\n\n```text\n{rest}\n```\n")
+}
+
 fn ranks(out: &mut String, report: &TraceReport) {
     let _ = writeln!(out, "\n  rank    step  compute  exposed comm  copies    idle  mostly            (ms)");
     for rank in report.ranks.iter().take(MAX_RANKS) {
@@ -155,7 +163,7 @@ pub(super) fn differences(axis: &Axis) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0 => "-".to_owned(),
         1..1_024 => format!("{bytes} B"),

@@ -88,6 +88,61 @@ fn unequal_work_is_shown_by_axis() {
     assert!(!trace("trace-control", &[]).0.contains("axis"));
 }
 
+fn against(case: &str, other: &str, arguments: &[&str]) -> (String, Option<i32>) {
+    let other = crate::root().join("cases").join(other).join("evidence").display().to_string();
+    trace(case, &[&["--against", &other], arguments].concat())
+}
+
+#[test]
+fn a_comparison_fits_its_schema() {
+    let committed =
+        std::fs::read_to_string(crate::root().join("docs/trace-comparison-v1.schema.json")).unwrap();
+    assert_eq!(committed, ringleader_report::trace::compare::schema(), "run cargo xtask gen");
+    let schema = Schema::new(&committed);
+    let pairs = [("trace-slow-gpu", "trace-control"), ("trace-experts", "trace-experts-control")];
+    for (case, other) in pairs {
+        let (text, code) = against(case, other, &["--json"]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(schema.misfits(&report), Vec::<String>::new());
+        assert_eq!((report["schema"].as_str(), code), (Some("ringleader.trace-comparison.v1"), Some(0)));
+        // The changes of the parts are the change of the step.
+        let sum: f64 =
+            report["parts"].as_array().unwrap().iter().filter_map(|p| p["change_ms"].as_f64()).sum();
+        assert!((sum - report["step"]["change_ms"].as_f64().unwrap()).abs() < 0.02, "{report}");
+        let (same, _) = against(case, other, &["--format", "json-v1"]);
+        assert_eq!(same, text);
+    }
+}
+
+#[test]
+fn a_recording_does_not_differ_from_itself() {
+    let (text, _) = against("trace-slow-gpu", "trace-slow-gpu", &["--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (report["step"]["change_ms"].as_f64(), &report["step"]["clear"]),
+        (Some(0.0), &Value::from(false))
+    );
+    assert_eq!(report["kernels"], serde_json::json!([]));
+}
+
+#[test]
+fn one_screen_compares() {
+    let (text, code) = against("trace-slow-gpu", "trace-control", &[]);
+    assert!(text.lines().count() <= 50, "{text}");
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(text);
+    let (markdown, _) = against("trace-slow-gpu", "trace-control", &["--format", "markdown"]);
+    assert!(markdown.starts_with("**A step takes ") && markdown.contains("| part | there | here | change |"));
+    let (text, _) = trace("trace-slow-gpu", &["--format", "markdown"]);
+    assert!(text.starts_with("**straggler (rank 0)") && text.trim_end().ends_with("```"), "{text}");
+}
+
+#[test]
+fn nothing_to_compare_with_is_no_comparison() {
+    let (text, code) = against("trace-slow-gpu", "healthy", &[]);
+    assert_eq!((text.as_str(), code), ("", Some(3)));
+}
+
 /// What `ringleader bench --save` writes of two GPUs that reach so much with any message from 1 MiB on.
 fn measured(gpu: &str, bus_gb_s: f64) -> String {
     use ringleader_probe::bench::{Method, Report, Row, SCHEMA, Timing};

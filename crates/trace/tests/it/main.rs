@@ -3,9 +3,12 @@
 #![expect(clippy::disallowed_methods, reason = "tests read recorded cases")]
 #![expect(clippy::disallowed_types, reason = "tests read recorded cases")]
 
+mod compared;
 mod contention;
 mod found;
 mod hosts;
+#[allow(dead_code, reason = "not all that a job may do is used yet")]
+mod made;
 mod mesh;
 mod pipeline;
 mod public;
