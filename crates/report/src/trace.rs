@@ -47,7 +47,7 @@ pub struct TraceReport {
     pub lateness: Lateness,
     /// Imbalance by axis of parallelism, the one with most waiting first.
     pub axes: Vec<Axis>,
-    /// What to change, the largest gain first; those below the threshold too.
+    /// What to change, the largest gain first; those below the threshold too, but for those that gain 0 %.
     pub advice: Vec<Suggestion>,
     /// What could not be read.
     pub notes: Vec<String>,
@@ -269,8 +269,20 @@ pub struct Suggestion {
     pub after_ms: f64,
     /// Gain, percent of the step.
     pub gain_pct: f64,
+    /// What the gain is from.
+    pub estimated_by: EstimatedBy,
     /// Whether the gain is worth a change.
     pub worth: bool,
+}
+
+/// What a gain is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EstimatedBy {
+    /// A replay of the recorded dependencies with the change made.
+    Replay,
+    /// A calculation from the parts of the step.
+    Formula,
 }
 
 fn ms(ns: i64) -> f64 {
@@ -400,8 +412,10 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
             "undecided",
             "no step repeats or is marked: the whole recording is shown, in which the program's start counts, too",
         ),
-        Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
-        None => none("undecided", "the timelines do not show what delayed the GPU's work"),
+        _ if analysis.n_tried > 0 => {
+            none("none", "nothing to gain: no single change makes a step 5 % shorter")
+        }
+        _ => none("undecided", "the timelines do not show what delayed the GPU's work"),
     }
 }
 
@@ -526,6 +540,10 @@ fn suggestion(advice: &Advice) -> Suggestion {
         todo: advice.todo.clone(),
         after_ms: ms(advice.after_ns),
         gain_pct: pct(advice.gain_pct),
+        estimated_by: match advice.estimated_by {
+            judge::EstimatedBy::Replay => EstimatedBy::Replay,
+            judge::EstimatedBy::Formula => EstimatedBy::Formula,
+        },
         worth: advice.is_worth,
     }
 }

@@ -259,7 +259,7 @@ impl KernelChange {
 
 /// Compares this set (`here`) with another one (`there`).
 pub fn compare(there: &Analysis<'_>, here: &Analysis<'_>) -> Comparison {
-    let (job, last_ranks) = job(there, here);
+    let (step, parts, last_ranks) = job(there, here);
     let ranks_of = |analysis: &Analysis<'_>| -> BTreeMap<u32, usize> {
         analysis.views.iter().enumerate().map(|(place, view)| (view.rank, place)).collect()
     };
@@ -283,7 +283,6 @@ pub fn compare(there: &Analysis<'_>, here: &Analysis<'_>) -> Comparison {
             rank_change(*rank, (there, *a), (here, *b), *is_by_number, pairs)
         })
         .collect();
-    let (step, parts) = job;
     Comparison {
         step,
         parts,
@@ -347,7 +346,7 @@ fn job_steps(analysis: &Analysis<'_>) -> Vec<JobStep> {
 }
 
 /// Change of the job's step and its parts, and who is waited for.
-fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> ((Change, Vec<PartChange>), Vec<(u32, u32)>) {
+fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> (Change, Vec<PartChange>, Vec<(u32, u32)>) {
     let (before, after) = (job_steps(there), job_steps(here));
     let pairs = by_number(&before, &after).unwrap_or_else(|| {
         before.iter().zip(&after).map(|((_, before), (_, after))| (*before, *after)).collect()
@@ -365,7 +364,7 @@ fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> ((Change, Vec<PartChange>),
     parts.sort_by_key(|part| (std::cmp::Reverse(part.change.ns().abs()), part.part));
     let rank = |analysis: &Analysis<'_>, view: usize| analysis.views.get(view).map_or(0, |view| view.rank);
     let last_ranks = pairs.iter().map(|(a, b)| (rank(there, a.0), rank(here, b.0))).collect();
-    ((of(None), parts), last_ranks)
+    (of(None), parts, last_ranks)
 }
 
 /// A part of a step of a view, or its whole length, ns.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ringleader_model::Cause;
 
-use super::{Axis, RankTime, TraceReport};
+use super::{Axis, EstimatedBy, RankTime, TraceReport};
 use crate::TextStyle;
 
 /// Ranks that are shown one by one.
@@ -40,12 +40,16 @@ pub fn render(report: &TraceReport, look: &TextStyle) -> String {
         };
         let _ = writeln!(out, "\n{nothing}");
     } else {
-        let _ = writeln!(out, "\nWhat to change (estimated by replay, each by itself)");
+        let _ = writeln!(out, "\nWhat to change (each by itself; ~: not by replay)");
         for advice in worth {
             let _ = writeln!(
                 out,
-                "  {:>4.0} %  to {:.1} ms  {}: {}",
-                advice.gain_pct, advice.after_ms, advice.cause, advice.seen
+                "  {:>4.0} % {}to {:.1} ms  {}: {}",
+                advice.gain_pct,
+                if advice.estimated_by == EstimatedBy::Formula { "~" } else { " " },
+                advice.after_ms,
+                advice.cause,
+                advice.seen
             );
             let _ = writeln!(out, "          {}", advice.todo);
         }

@@ -62,7 +62,7 @@ fn equal_sets_do_not_differ() {
 fn a_slower_rank_is_named_and_its_cost_is_the_jobs() {
     let there = Job::of(4, &program());
     let mut here = Job::of(4, &program());
-    for what in here.programs[2].iter_mut() {
+    for what in &mut here.programs[2] {
         if let Do::Kernel("gemm", ns) = what {
             *ns += 200_000;
         }

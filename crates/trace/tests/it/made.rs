@@ -64,12 +64,20 @@ pub(crate) struct Job {
     pub(crate) is_annotated: bool,
     /// Ranks of one host: others are of the next ones, whose clocks differ by this many ns from one to the next.
     pub(crate) per_host: Option<(u32, i64)>,
+    /// Name of the GPUs.
+    pub(crate) gpu: Option<&'static str>,
 }
 
 impl Job {
     /// A job of equal ranks.
     pub(crate) fn of(n_ranks: usize, program: &[Do]) -> Self {
-        Self { programs: vec![program.to_vec(); n_ranks], n_steps: 8, is_annotated: true, per_host: None }
+        Self {
+            programs: vec![program.to_vec(); n_ranks],
+            n_steps: 8,
+            is_annotated: true,
+            per_host: None,
+            gpu: None,
+        }
     }
 
     /// The timelines of its ranks.
@@ -114,6 +122,7 @@ impl Job {
             let mut timeline = machine.timeline;
             timeline.work.sort_by_key(|work| (work.start_ns, work.stream));
             timeline.host_spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.end_ns)));
+            timeline.device_name = self.gpu.map(Into::into);
             if let (Some((per_host, shift_ns)), Some(rank)) = (self.per_host, timeline.rank) {
                 let node = rank.0 / per_host;
                 timeline.host = Some(format!("node{node}").into());

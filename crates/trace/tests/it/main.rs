@@ -6,6 +6,7 @@
 mod compared;
 mod contention;
 mod found;
+mod gains;
 mod hosts;
 #[allow(dead_code, reason = "not all that a job may do is used yet")]
 mod made;
