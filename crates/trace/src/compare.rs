@@ -18,7 +18,7 @@ use crate::view::RankTimeline;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The job's step.
-    pub step: Change,
+    pub step: StepChange,
     /// What the job's step is made of on the rank that waits for no other: these changes add up to that of `step`, the
     /// largest first.
     pub parts: Vec<PartChange>,
@@ -38,7 +38,7 @@ pub struct Comparison {
 
 /// A quantity in pairs of steps, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct StepChange {
     /// Mean over the paired steps there, ns.
     pub there_ns: i64,
     /// Mean over the paired steps here, ns.
@@ -51,7 +51,7 @@ pub struct Change {
     pub n_alike: usize,
 }
 
-impl Change {
+impl StepChange {
     /// Here minus there, ns.
     pub fn ns(&self) -> i64 {
         self.here_ns - self.there_ns
@@ -137,13 +137,13 @@ impl Part {
     }
 }
 
-/// Change of a part of a step.
+/// StepChange of a part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartChange {
     /// The part.
     pub part: Part,
     /// Its change in a step.
-    pub change: Change,
+    pub change: StepChange,
 }
 
 /// The same rank in both sets.
@@ -156,11 +156,11 @@ pub struct RankChange {
     /// Whether steps are paired by the numbers of their annotations; else by order.
     pub is_by_number: bool,
     /// Length of its step.
-    pub step: Change,
+    pub step: StepChange,
     /// Parts of its step, in the order of [`Part::all`].
     pub parts: Vec<PartChange>,
     /// Communication beside computation.
-    pub hidden_comm: Change,
+    pub hidden_comm: StepChange,
     /// Calls in a step of threads that launch work, in the order of [`CALLS`]: mean there, and here.
     pub n_calls: [(f64, f64); 4],
 }
@@ -222,7 +222,7 @@ pub struct KernelChange {
     /// Mean length of one, there and here, ns; 0 where there is none.
     pub each_ns: (i64, i64),
     /// Time in a step of all of them.
-    pub change: Change,
+    pub change: StepChange,
 }
 
 /// What happened to the kernels of a name.
@@ -345,8 +345,8 @@ fn job_steps(analysis: &Analysis<'_>) -> Vec<JobStep> {
     usual.iter().map(|at| of_view(view, *at)).collect()
 }
 
-/// Change of the job's step and its parts, and who is waited for.
-fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> (Change, Vec<PartChange>, Vec<(u32, u32)>) {
+/// StepChange of the job's step and its parts, and who is waited for.
+fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> (StepChange, Vec<PartChange>, Vec<(u32, u32)>) {
     let (before, after) = (job_steps(there), job_steps(here));
     let pairs = by_number(&before, &after).unwrap_or_else(|| {
         before.iter().zip(&after).map(|((_, before), (_, after))| (*before, *after)).collect()
@@ -354,10 +354,10 @@ fn job(there: &Analysis<'_>, here: &Analysis<'_>) -> (Change, Vec<PartChange>, V
     let part = |analysis: &Analysis<'_>, (view, at): (usize, u32), part: Option<Part>| {
         part_of(analysis, view, at, part)
     };
-    let of = |wanted: Option<Part>| -> Change {
+    let of = |wanted: Option<Part>| -> StepChange {
         let values: Vec<(i64, i64)> =
             pairs.iter().map(|(a, b)| (part(there, *a, wanted), part(here, *b, wanted))).collect();
-        Change::of(&values)
+        StepChange::of(&values)
     };
     let mut parts: Vec<PartChange> =
         Part::all().map(|part| PartChange { part, change: of(Some(part)) }).collect();
@@ -391,10 +391,10 @@ fn rank_change(
     is_by_number: bool,
     pairs: &[(u32, u32)],
 ) -> RankChange {
-    let of = |value: &dyn Fn(&Analysis<'_>, usize, u32) -> i64| -> Change {
+    let of = |value: &dyn Fn(&Analysis<'_>, usize, u32) -> i64| -> StepChange {
         let values: Vec<(i64, i64)> =
             pairs.iter().map(|(at_a, at_b)| (value(there, a, *at_a), value(here, b, *at_b))).collect();
-        Change::of(&values)
+        StepChange::of(&values)
     };
     let hidden = |analysis: &Analysis<'_>, view: usize, at: u32| {
         analysis.splits.get(view).and_then(|s| s.get(at as usize)).map_or(0, |split| split.hidden_comm_ns)
@@ -554,7 +554,7 @@ fn kernels(
                 n_ranks: 1,
                 n: (old.n as f64 / n, new.n as f64 / n),
                 each_ns: (mean(old), mean(new)),
-                change: Change::of(&values),
+                change: StepChange::of(&values),
             });
         }
     }

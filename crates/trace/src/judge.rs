@@ -419,7 +419,10 @@ fn overlap(
         return;
     }
     let exposed_cost = exposed_cost.min(bare.1);
-    let tail = if ns_per_byte < f64::MAX { (whatif::BUCKET_BYTES as f64 * ns_per_byte) as i64 } else { 0 };
+    // The last bucket stays exposed; of less than a few usual buckets smaller ones can be made.
+    let largest = analysis.sizes.iter().map(|class| class.size_bytes).max().unwrap_or(0);
+    let bucket = whatif::BUCKET_BYTES.min(largest / 4);
+    let tail = if ns_per_byte < f64::MAX { (bucket as f64 * ns_per_byte) as i64 } else { 0 };
     let left = tail.max(comm_ns - compute).max(0);
     let gain = (exposed_cost - left).max(0) as f64 * OVERLAP_YIELD;
     let mut one = advise(

@@ -4,7 +4,7 @@ pub mod text;
 
 use ringleader_model::{Case, WorkKind};
 use ringleader_trace::Analysis;
-use ringleader_trace::compare::{self, Change, Comparison, Fate, InStep, KernelChange};
+use ringleader_trace::compare::{self, Comparison, Fate, InStep, KernelChange, StepChange};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct ComparisonReport {
     /// What differs, in one sentence.
     pub summary: String,
     /// The job's step, on the rank that waits for no other.
-    pub step: Difference,
+    pub step: StepDifference,
     /// What the job's step is made of on that rank: these changes add up to that of `step`, the largest first.
     pub parts: Vec<PartDifference>,
     /// The other set.
@@ -66,7 +66,7 @@ pub struct Side {
 
 /// A quantity in paired steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Difference {
+pub struct StepDifference {
     /// Mean there, milliseconds a step.
     pub there_ms: f64,
     /// Mean here, milliseconds a step.
@@ -91,7 +91,7 @@ pub struct PartDifference {
     pub part: String,
     /// Its change.
     #[serde(flatten)]
-    pub change: Difference,
+    pub change: StepDifference,
 }
 
 /// The same rank in both sets.
@@ -104,11 +104,11 @@ pub struct RankDifference {
     /// Numbers of the paired steps, there and here.
     pub steps: Vec<StepPair>,
     /// Its step.
-    pub step: Difference,
+    pub step: StepDifference,
     /// Parts of its step; their changes add up to that of `step`.
     pub parts: Vec<PartDifference>,
     /// Communication beside computation; a part of `compute`.
-    pub hidden_communication: Difference,
+    pub hidden_communication: StepDifference,
     /// Calls of the GPU's runtime in a step.
     pub calls: Calls,
 }
@@ -202,7 +202,7 @@ pub struct KernelDifference {
     /// Here.
     pub here: KernelInStep,
     /// Time of all of them in a step, milliseconds.
-    pub time: Difference,
+    pub time: StepDifference,
 }
 
 /// What happened to kernels of a name.
@@ -284,8 +284,8 @@ fn side(analysis: &Analysis<'_>, last: impl Iterator<Item = u32>) -> Side {
     }
 }
 
-fn difference(change: &Change) -> Difference {
-    Difference {
+fn difference(change: &StepChange) -> StepDifference {
+    StepDifference {
         there_ms: ms(change.there_ns),
         here_ms: ms(change.here_ns),
         change_ms: ms(change.ns()),

@@ -8,12 +8,14 @@ mod contention;
 mod found;
 mod gains;
 mod hosts;
+mod laws;
 #[allow(dead_code, reason = "not all that a job may do is used yet")]
 mod made;
 mod mesh;
 mod pipeline;
 mod public;
 mod robust;
+
 mod windows;
 
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use ringleader_model::{
 
 use super::kinds;
 use super::names::InternedNames;
+use super::reach;
 use super::sqlite::{Database, MAGIC, SqlValue};
 use crate::ground::Sink;
 
@@ -328,6 +329,7 @@ impl NsightReader {
             timeline.is_damaged = self.is_damaged;
             link(&mut timeline, self.calls.get(&pid).map_or(&[][..], Vec::as_slice));
             shift(&mut timeline, self.epoch_ns);
+            reach::within(&mut timeline);
             let who = Who { host: timeline.host.clone(), pid: timeline.pid, ..Who::default() };
             sink.push(cite, who, None, Fact::Timeline(Box::new(timeline)), b"");
         }

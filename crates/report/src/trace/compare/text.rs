@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    CollectiveDifference, ComparisonReport, Difference, KernelDifference, KernelFate, RankDifference,
+    CollectiveDifference, ComparisonReport, KernelDifference, KernelFate, RankDifference, StepDifference,
 };
 use crate::trace::text::size;
 
@@ -65,7 +65,7 @@ fn tables(report: &ComparisonReport) -> Vec<Table> {
 }
 
 /// ` ~` beside what may as well be chance.
-fn mark(difference: &Difference) -> String {
+fn mark(difference: &StepDifference) -> String {
     format!("{:+.2}{}", difference.change_ms, if difference.clear { "" } else { " ~" })
 }
 
