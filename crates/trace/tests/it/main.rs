@@ -13,6 +13,7 @@ mod laws;
 mod made;
 mod mesh;
 mod pipeline;
+mod programs;
 mod public;
 mod robust;
 

@@ -415,6 +415,23 @@ fn an_export_of_nsight() {
     assert!(timeline.host_spans.iter().any(|s| s.kind == SpanKind::Runtime(RuntimeCall::Synchronize)));
 }
 
+/// Made by `nsight.py`, too: five launches of a CUDA graph, which nsys records as a whole.
+const GRAPHS: &[u8] = include_bytes!("nsight_graph.sqlite");
+
+#[test]
+fn whole_graphs_in_an_export_of_nsight() {
+    let extract = read(GRAPHS);
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.work.len(), 5);
+    for (work, launch) in timeline.work.iter().zip(&timeline.host_spans) {
+        assert_eq!(
+            (work.kind, timeline.name(work.name), work.end_ns - work.start_ns),
+            (WorkKind::Compute, "CUDA graph 3", 950_000)
+        );
+        assert_eq!((launch.kind, launch.link), (SpanKind::Runtime(RuntimeCall::Launch), work.correlation));
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_panics_wherever_a_trace_is_damaged(at in 0..NEW.len(), byte: u8, cut in 0..NEW.len()) {
