@@ -44,6 +44,10 @@ fn generate() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::fs::write(root.join("docs/report-v1.schema.json"), ringleader_report::json::schema())?;
     std::fs::write(root.join("docs/trace-v1.schema.json"), ringleader_report::trace::schema())?;
+    std::fs::write(
+        root.join("docs/trace-comparison-v1.schema.json"),
+        ringleader_report::trace::compare::schema(),
+    )?;
     std::fs::write(root.join("docs/explain-v1.schema.json"), ringleader::explain::answer::schema())?;
     std::fs::write(root.join("docs/check-v1.schema.json"), ringleader::check::schema::check())?;
     std::fs::write(root.join("docs/fleet-v1.schema.json"), ringleader::check::schema::fleet())?;

@@ -47,7 +47,7 @@ pub struct TraceReport {
     pub lateness: Lateness,
     /// Imbalance by axis of parallelism, the one with most waiting first.
     pub axes: Vec<Axis>,
-    /// What to change, the largest gain first; those below the threshold too.
+    /// What to change, the largest gain first; those below the threshold too, but for those that gain 0 %.
     pub advice: Vec<Suggestion>,
     /// What could not be read.
     pub notes: Vec<String>,
@@ -269,8 +269,20 @@ pub struct Suggestion {
     pub after_ms: f64,
     /// Gain, percent of the step.
     pub gain_pct: f64,
+    /// What the gain is from.
+    pub estimated_by: EstimatedBy,
     /// Whether the gain is worth a change.
     pub worth: bool,
+}
+
+/// What a gain is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EstimatedBy {
+    /// A replay of the recorded dependencies with the change made.
+    Replay,
+    /// A calculation from the parts of the step.
+    Formula,
 }
 
 fn ms(ns: i64) -> f64 {
@@ -285,11 +297,6 @@ fn pct(value: f64) -> f64 {
 impl TraceReport {
     /// The report of an analysis; the case gives the notes.
     pub fn new(analysis: &Analysis<'_>, case: &Case) -> Self {
-        let of_case = case.notes.iter().map(|note| {
-            let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
-            format!("{path}: {}", note.text)
-        });
-        let notes = limits(analysis).into_iter().chain(of_case);
         Self {
             schema: Schema::V1,
             verdict: verdict(analysis),
@@ -315,7 +322,7 @@ impl TraceReport {
             lateness: lateness(analysis),
             axes: analysis.axes.iter().map(axis).collect(),
             advice: analysis.advice.iter().map(suggestion).collect(),
-            notes: notes.collect(),
+            notes: all_notes(analysis, case).collect(),
         }
     }
 
@@ -326,6 +333,15 @@ impl TraceReport {
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
+}
+
+/// What the timelines given do not let one say, and what could not be read.
+fn all_notes(analysis: &Analysis<'_>, case: &Case) -> impl Iterator<Item = String> {
+    let of_case = case.notes.iter().map(|note| {
+        let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
+        format!("{path}: {}", note.text)
+    });
+    limits(analysis).into_iter().chain(of_case)
 }
 
 /// What the timelines given do not let one say.
@@ -396,8 +412,10 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
             "undecided",
             "no step repeats or is marked: the whole recording is shown, in which the program's start counts, too",
         ),
-        Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
-        None => none("undecided", "the timelines do not show what delayed the GPU's work"),
+        _ if analysis.n_tried > 0 => {
+            none("none", "nothing to gain: no single change makes a step 5 % shorter")
+        }
+        _ => none("undecided", "the timelines do not show what delayed the GPU's work"),
     }
 }
 
@@ -522,6 +540,10 @@ fn suggestion(advice: &Advice) -> Suggestion {
         todo: advice.todo.clone(),
         after_ms: ms(advice.after_ns),
         gain_pct: pct(advice.gain_pct),
+        estimated_by: match advice.estimated_by {
+            judge::EstimatedBy::Replay => EstimatedBy::Replay,
+            judge::EstimatedBy::Formula => EstimatedBy::Formula,
+        },
         worth: advice.is_worth,
     }
 }

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use ringleader_model::{Case, Cause, Fact, Observation, Timeline};
-use ringleader_report::trace::{TraceReport, compare, html, merged, plot, text};
+use ringleader_report::trace::compare::{self, ComparisonReport};
+use ringleader_report::trace::{TraceReport, html, merged, plot, text};
 use ringleader_trace::Analysis;
 
 use crate::command::{Subcommand, print};
@@ -33,6 +34,9 @@ pub(crate) struct TraceArgs {
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = TraceFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: TraceFormat,
+    /// The same as --format json-v1
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     #[command(flatten)]
     look: LookArgs,
     /// Other timelines of the same program (before a change, another node): what differs, and what it costs
@@ -64,6 +68,7 @@ enum TraceCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TraceFormat {
     Text,
+    Markdown,
     #[value(alias = "json")]
     JsonV1,
 }
@@ -94,13 +99,24 @@ impl Subcommand for TraceArgs {
             let rings = self::rings(&other);
             let timelines = self::timelines(&other).chain(shown(&rings));
             let there = ringleader_trace::analyse_against(timelines, baseline.as_ref());
-            let there = TraceReport::new(&there, &other);
-            print(&compare::render(&there, &report))?;
-            return Ok(Code::NothingFound.into());
+            if there.views.is_empty() {
+                let n_files = other.sources.iter().filter(|source| !source.kinds.is_empty()).count();
+                let what = listed(&self.against);
+                return Err(Failure::NoUsableEvidence { n_files, what, help: HELP_EVIDENCE });
+            }
+            let report = ComparisonReport::new((&there, &other), (&analysis, &case));
+            print(&match self.format() {
+                TraceFormat::JsonV1 => report.to_json().map_err(Failure::Json)?,
+                TraceFormat::Text => compare::text::render(&report),
+                TraceFormat::Markdown => compare::text::markdown(&report),
+            })?;
+            let code = if report.step.pairs == 0 { Code::Undecided } else { Code::NothingFound };
+            return Ok(code.into());
         }
-        let text = match self.format {
+        let text = match self.format() {
             TraceFormat::JsonV1 => report.to_json().map_err(Failure::Json)?,
             TraceFormat::Text => text::render(&report, &self.look.look(detail(false, false))),
+            TraceFormat::Markdown => text::markdown(&report),
         };
         print(&text)?;
         let code = match report.verdict.cause() {
@@ -112,6 +128,10 @@ impl Subcommand for TraceArgs {
 }
 
 impl TraceArgs {
+    fn format(&self) -> TraceFormat {
+        if self.json { TraceFormat::JsonV1 } else { self.format }
+    }
+
     fn write_files(&self, report: &TraceReport, analysis: &Analysis<'_>) -> Result<(), Failure> {
         let write = |path: &Path, bytes: &[u8]| {
             std::fs::write(path, bytes)

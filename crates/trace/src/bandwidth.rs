@@ -44,7 +44,7 @@ pub fn busbw_gbs(op: &Joined, cost_ns: i64) -> Option<f64> {
 }
 
 /// Kind, bytes and ranks of an operation.
-type Class = (Option<OpKind>, u64, u32);
+pub(crate) type Class = (Option<OpKind>, u64, u32);
 
 /// Collectives without their other ranks. Cost and waiting cannot be separated: the shortest of a kind and size bounds
 /// the cost.

@@ -337,7 +337,8 @@ fn joined(views: &[RankTimeline<'_>], group: u32, n_ranks: u32, members: &[(u32,
         n_ranks: n_ranks.max(members.len() as u32),
         group,
         members: members.to_vec(),
-        is_uneven: calls.iter().any(|call| call.has_splits) || least * 10 < most * 9,
+        is_uneven: calls.iter().any(|call| call.has_splits)
+            || least.saturating_mul(10) < most.saturating_mul(9),
     }
 }
 

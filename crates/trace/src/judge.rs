@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ringleader_model::{Cause, OpKind, RuntimeCall, WorkKind};
 
 use crate::Analysis;
-use crate::bandwidth::{Alone, SizeClass};
+use crate::bandwidth::{Alone, Class, SizeClass};
 use crate::expected::{self, Basis};
 use crate::late::Why;
+use crate::replay::Model;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
 
@@ -26,6 +27,8 @@ pub struct Advice {
     pub after_ns: i64,
     /// Gain in percent of the step.
     pub gain_pct: f64,
+    /// What the gain is from.
+    pub estimated_by: EstimatedBy,
     /// Nothing in the timeline names it.
     pub is_guess: bool,
     /// The fault is certain regardless of the gain.
@@ -34,8 +37,19 @@ pub struct Advice {
     pub is_worth: bool,
 }
 
+/// What a gain is estimated by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EstimatedBy {
+    /// A replay of the recorded dependencies with the change made.
+    Replay,
+    /// A calculation from the parts of the step: no replay shows the change, or none explains the recording.
+    Formula,
+}
+
 /// Gains below this share of a step are not worth a change.
 pub const LEAST_PCT: f64 = 5.0;
+/// Gains up to this print as 0 %: such changes are not advised, whatever else is certain of them.
+const NO_GAIN_PCT: f64 = 0.5;
 /// The same for the host's own work: half of what a recorder shows of it on short steps is the recorder.
 const LEAST_HOST_PCT: f64 = 45.0;
 /// The same for waiting for the GPU within the step, which healthy steps do not do.
@@ -96,6 +110,8 @@ pub fn judge(analysis: &mut Analysis<'_>) {
         };
         one.is_worth = one.gain_pct >= least || one.is_structural;
     }
+    analysis.n_tried = advice.len();
+    advice.retain(|one| one.gain_pct > NO_GAIN_PCT);
     let key = |a: &Advice| (a.is_worth, a.is_structural && !a.culprits.is_empty(), a.gain_pct);
     advice.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
     analysis.advice = advice;
@@ -117,6 +133,7 @@ fn seen_at(analysis: &Analysis<'_>, seen: &str, is_wanted: impl Fn(RuntimeCall, 
 /// Calls of the runtime that take longer wait for something, ns.
 const LONG_NS: i64 = 30_000;
 
+/// Advice whose gain is from a replay.
 fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -> Advice {
     let after_ns = after_ns.min(base_ns);
     let gain_pct = (base_ns - after_ns) as f64 * 100.0 / base_ns.max(1) as f64;
@@ -127,6 +144,7 @@ fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -
         todo: todo.to_owned(),
         after_ns,
         gain_pct,
+        estimated_by: EstimatedBy::Replay,
         is_guess: false,
         is_structural: false,
         is_worth: false,
@@ -223,6 +241,10 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
     }
     let floor = floor_ns(analysis).min(base);
     for one in advice.iter_mut().skip(first).filter(|one| one.after_ns < floor) {
+        // Up to a fourth is the cost of hidden communication, which the replay does not know.
+        if (floor - one.after_ns) * 4 > base - one.after_ns {
+            one.estimated_by = EstimatedBy::Formula;
+        }
         one.after_ns = floor;
         one.gain_pct = (base - floor) as f64 * 100.0 / base.max(1) as f64;
     }
@@ -269,13 +291,22 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             let at = format!("{busbw:.0} of the {:.0} GB/s of bus bandwidth that {by} reached", expected.gbs);
             Some(format!("{at} at {mb:.0} MB{}", channels(analysis, c)))
         });
-        advice.push(advise(
+        let (after, estimated_by) = if replays.explain(analysis) && !analysis.join.ops.is_empty() {
+            let shares = reached(analysis);
+            let faster = |_, model: &mut Model| whatif::with_bandwidth(analysis, &shares, model);
+            (replays.after(analysis, faster), EstimatedBy::Replay)
+        } else {
+            (base - (exposed_cost as f64 * (1.0 - share)) as i64, EstimatedBy::Formula)
+        };
+        let mut one = advise(
             base,
-            base - (exposed_cost as f64 * (1.0 - share)) as i64,
+            after,
             Cause::BandwidthBelowExpected,
             format!("collectives reach {}", worst.unwrap_or_default()),
             "check which transport NCCL chose (NCCL_DEBUG=INFO); unset NCCL_P2P_DISABLE; run ringleader check",
-        ));
+        );
+        one.estimated_by = estimated_by;
+        advice.push(one);
         return;
     }
     if ns_per_byte < f64::MAX {
@@ -316,6 +347,15 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     shared_sms(analysis, base, comm_ns, advice);
 }
 
+/// Shares that operations reach of the bandwidth expected of them, by kind, bytes and ranks; at most 1.
+fn reached(analysis: &Analysis<'_>) -> BTreeMap<Class, f64> {
+    let of = |class: &SizeClass| {
+        let share = class.busbw_gbs? / class.expected?.gbs;
+        Some(((class.kind, class.size_bytes, class.n_ranks), share.min(1.0)))
+    };
+    analysis.sizes.iter().filter(|class| is_judged(class)).filter_map(of).collect()
+}
+
 /// Channels here and in the baseline, where both were measured.
 fn channels(analysis: &Analysis<'_>, class: &SizeClass) -> String {
     let way = class.kind.and_then(|kind| analysis.baseline?.way(kind, class.size_bytes));
@@ -348,6 +388,7 @@ fn shared_sms(analysis: &Analysis<'_>, base: i64, comm_ns: i64, advice: &mut Vec
     );
     // All of it is hidden already: what is known of partly hidden communication does not apply.
     one.is_structural = one.gain_pct >= LEAST_PCT;
+    one.estimated_by = EstimatedBy::Formula;
     advice.push(one);
 }
 
@@ -378,7 +419,10 @@ fn overlap(
         return;
     }
     let exposed_cost = exposed_cost.min(bare.1);
-    let tail = if ns_per_byte < f64::MAX { (whatif::BUCKET_BYTES as f64 * ns_per_byte) as i64 } else { 0 };
+    // The last bucket stays exposed; of less than a few usual buckets smaller ones can be made.
+    let largest = analysis.sizes.iter().map(|class| class.size_bytes).max().unwrap_or(0);
+    let bucket = whatif::BUCKET_BYTES.min(largest / 4);
+    let tail = if ns_per_byte < f64::MAX { (bucket as f64 * ns_per_byte) as i64 } else { 0 };
     let left = tail.max(comm_ns - compute).max(0);
     let gain = (exposed_cost - left).max(0) as f64 * OVERLAP_YIELD;
     let mut one = advise(
@@ -398,6 +442,7 @@ fn overlap(
         },
     );
     one.is_structural = analysis.pct(bare.0) > BARE_PCT && !has_idle_gpus(analysis, base);
+    one.estimated_by = EstimatedBy::Formula;
     advice.push(one);
 }
 
@@ -510,18 +555,29 @@ fn unequal(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>)
     advice.push(one);
 }
 
+/// The gain by replay; or by formula, if the replay shows less than half of it. Then the program waits for the GPU in a way
+/// that was not recorded, which the replay takes for work of the host.
+fn replayed(formula_ns: i64, by_replay_ns: Option<i64>) -> (i64, EstimatedBy) {
+    match by_replay_ns.filter(|ns| ns * 2 >= formula_ns) {
+        Some(ns) => (ns, EstimatedBy::Replay),
+        None => (formula_ns, EstimatedBy::Formula),
+    }
+}
+
 fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
     let base = replays.base_ns;
     let late = &analysis.lateness;
     let p2p_share = analysis.pct(late.p2p_wait_ns);
     if p2p_share > 2.0 * LATE_PCT && late.p2p_wait_ns * 2 > late.mean_wait_ns {
-        advice.push(advise(
+        let mut one = advise(
             base,
             base - late.p2p_wait_ns / 2,
             Cause::PipelineBubble,
             format!("stages wait {} per step for one another{}", ms(late.p2p_wait_ns), along(analysis)),
             "more microbatches, an interleaved schedule, stages of equal work",
-        ));
+        );
+        one.estimated_by = EstimatedBy::Formula;
+        advice.push(one);
         return;
     }
     if let Some(straggler) = late.straggler.filter(|s| analysis.pct(s.lead_ns) > LATE_PCT) {
@@ -541,13 +597,16 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         });
         // What the recorder itself costs a host may make one of two equal ranks late.
         let recorder = (replays.recorded_ns - base).max(0);
-        let is_replayed = is_explained(analysis.step_ns, replays.recorded_ns);
-        let gain = match (cause, straggler.why) {
-            (Cause::LoadImbalance, _) => straggler.lead_ns * (n - 1) / n,
+        let is_replayed = replays.explain(analysis);
+        let equal = || replays.after(analysis, |rank, model| whatif::with_equal_work(analysis, rank, model));
+        let (gain, estimated_by) = match (cause, straggler.why) {
+            (_, Why::Unknown) => (straggler.lead_ns - recorder, EstimatedBy::Formula),
+            (Cause::LoadImbalance, _) => {
+                replayed(straggler.lead_ns * (n - 1) / n, is_replayed.then(|| base - equal()))
+            }
             // Of two hosts that bound the step alike, the one that is ahead waits for the other: the lead is no gain.
-            (_, Why::Host | Why::Data) if is_replayed => base - after,
-            (_, Why::Unknown) => straggler.lead_ns - recorder,
-            _ => (base - after).max(straggler.lead_ns),
+            (_, Why::Host | Why::Data) if is_replayed => (base - after, EstimatedBy::Replay),
+            _ => replayed(straggler.lead_ns, is_replayed.then_some(base - after)),
         };
         let mut one = advise(
             base,
@@ -565,6 +624,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             },
         );
         one.culprits = vec![rank];
+        one.estimated_by = estimated_by;
         // Lateness of a single rank is its own fault, for any reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         // If its input alone is late, a step like the others' gains nearly what a step without loading gains.
@@ -579,9 +639,12 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
     } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT
         && crate::axes::has_unequal_work(analysis)
     {
-        advice.push(advise(
+        let equal = |rank, model: &mut Model| whatif::with_equal_work(analysis, rank, model);
+        let by_replay = replays.explain(analysis).then(|| base - replays.after(analysis, equal));
+        let (gain, estimated_by) = replayed(late.imbalance_ns, by_replay);
+        let mut one = advise(
             base,
-            base - late.imbalance_ns,
+            base - gain,
             Cause::LoadImbalance,
             format!(
                 "ranks wait {} per step for one another, each time for a different one{}",
@@ -589,6 +652,8 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
                 along(analysis)
             ),
             EQUAL_WORK,
-        ));
+        );
+        one.estimated_by = estimated_by;
+        advice.push(one);
     }
 }

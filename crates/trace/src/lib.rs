@@ -5,6 +5,7 @@
 
 pub mod axes;
 pub mod bandwidth;
+pub mod compare;
 pub mod contention;
 pub mod expected;
 pub mod intervals;
@@ -74,7 +75,9 @@ pub struct Analysis<'a> {
     pub replayed_ns: i64,
     /// The same in a replay without the recorder's own cost on the host, ns: the step that the advice is measured against.
     pub unrecorded_ns: i64,
-    /// Advised changes, the largest gain first.
+    /// Changes that were tried.
+    pub n_tried: usize,
+    /// Those that gain anything, the largest gain first.
     pub advice: Vec<Advice>,
 }
 
@@ -165,6 +168,7 @@ pub fn analyse_against<'a>(
         step_ns,
         replayed_ns: 0,
         unrecorded_ns: 0,
+        n_tried: 0,
         advice: Vec::new(),
     };
     judge::judge(&mut analysis);

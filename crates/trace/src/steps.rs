@@ -5,7 +5,7 @@ mod cut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use ringleader_model::{SpanKind, WorkKind};
+use ringleader_model::{RuntimeCall, SpanKind, WorkKind};
 
 use crate::view::RankTimeline;
 
@@ -259,7 +259,7 @@ fn boundaries(view: &RankTimeline<'_>) -> (StepSource, Vec<Mark>) {
             .max_by_key(|spans| (spans.len(), spans.first().copied()))
             .unwrap_or_default()
     };
-    let steps = spans_of(&|name| name.starts_with("Optimizer.step"));
+    let steps = in_backward(view, spans_of(&|name| name.starts_with("Optimizer.step")));
     if steps.len() >= 2 {
         // A step ends with its optimizer.
         let starts = std::iter::once(begin).chain(steps.iter().map(|s| s.1));
@@ -269,7 +269,9 @@ fn boundaries(view: &RankTimeline<'_>) -> (StepSource, Vec<Mark>) {
         );
     }
     let forward = spans_of(&|name| {
-        name.contains("DistributedDataParallel.forward") || name.contains("FullyShardedDataParallel.forward")
+        name.contains("DistributedDataParallel.forward")
+            || name.contains("FullyShardedDataParallel.forward")
+            || name == "FSDP::root_pre_forward"
     });
     if forward.len() >= 2 {
         return (StepSource::Forward, marks(forward.iter().map(|s| s.0).collect(), end));
@@ -299,6 +301,54 @@ fn together(spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     }
     joined
 }
+
+/// Optimizers that the backward pass calls, one for each weight, are one for each step: between two of them little is
+/// launched, and much between the last of a step and the first of the next one. Long pauses in which nothing more is
+/// launched than in others (a checkpoint every few steps) separate nothing.
+fn in_backward(view: &RankTimeline<'_>, spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    if spans.len() < 2 * MANY_CALLS {
+        return spans;
+    }
+    let is_launch = |s: &&ringleader_model::HostSpan| s.kind == SpanKind::Runtime(RuntimeCall::Launch);
+    let launches: Vec<i64> =
+        view.timeline.host_spans.iter().filter(is_launch).map(|span| span.start_ns).collect();
+    let n_until = |at: i64| launches.partition_point(|start| *start < at);
+    let between: Vec<usize> = spans
+        .windows(2)
+        .map(|pair| match pair {
+            [before, next] => n_until(next.0) - n_until(before.1).min(n_until(next.0)),
+            _ => 0,
+        })
+        .collect();
+    let mut sorted = between.clone();
+    sorted.sort_unstable();
+    // Where the counts jump most, in the part that can be one of `MANY_CALLS`.
+    let from = sorted.len() - sorted.len() / MANY_CALLS;
+    let jump = (from.max(1)..sorted.len().saturating_sub(1)).max_by(|a, b| {
+        let ratio = |at: usize| match (sorted.get(at.wrapping_sub(1)), sorted.get(at)) {
+            (Some(below), Some(above)) => *above as f64 / (*below).max(1) as f64,
+            _ => 0.0,
+        };
+        ratio(*a).total_cmp(&ratio(*b)).then(b.cmp(a))
+    });
+    let least = jump.and_then(|at| sorted.get(at.checked_sub(1)?).zip(sorted.get(at)));
+    let Some((_, least)) = least.filter(|(below, above)| **above >= MUCH * (**below).max(1)) else {
+        return spans;
+    };
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for ((start, end), n) in spans.into_iter().zip(std::iter::once(usize::MAX).chain(between)) {
+        match joined.last_mut() {
+            Some(last) if n < *least => last.1 = end,
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// So many calls of the optimizer in a step are those of single weights.
+const MANY_CALLS: usize = 8;
+/// A forward pass launches so many times as much as lies between two weights' optimizers.
+const MUCH: usize = 3;
 
 /// A pause of less than this share of the long ones, percent, is none.
 const AT_ONCE_PCT: i64 = 3;

@@ -139,7 +139,8 @@ impl<'a> RankTimeline<'a> {
             .iter()
             .map(|name| {
                 let name = name.to_ascii_lowercase();
-                LOADING.iter().any(|part| name.contains(part))
+                // Ranges of FSDP2 end with the name of a module, which may be any: `FSDP::pre_forward (collate)`.
+                !name.starts_with("fsdp::") && LOADING.iter().any(|part| name.contains(part))
             })
             .collect();
         let is_comm: Vec<bool> = timeline

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{OpKind, WorkKind, median};
 
 use crate::Analysis;
+use crate::bandwidth::Class;
 use crate::replay::{self, Act, Host, Model, Played};
 use crate::split::Split;
 use crate::steps::Steps;
@@ -48,6 +49,11 @@ impl Replays {
         }
         let base_ns = replay::play(&models, n_ops).step_ns(&analysis.steps);
         Self { models, n_ops, recorded_ns, base_ns }
+    }
+
+    /// Whether there is a replay that is as long as the recording, within a fourth.
+    pub(crate) fn explain(&self, analysis: &Analysis<'_>) -> bool {
+        !self.models.is_empty() && crate::judge::is_explained(analysis.step_ns, self.recorded_ns)
     }
 
     /// Length of a step after a change, ns.
@@ -188,6 +194,17 @@ pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_by
             } else {
                 kept -= 1.0;
             }
+        }
+    }
+}
+
+/// Collectives reach the bandwidth expected of them: `shares` has what they reach now, by kind, bytes and ranks.
+pub(crate) fn with_bandwidth(analysis: &Analysis<'_>, shares: &BTreeMap<Class, f64>, model: &mut Model) {
+    for piece in &mut model.pieces {
+        let op = (piece.op as usize).checked_sub(1).and_then(|at| analysis.join.ops.get(at));
+        let share = op.and_then(|op| shares.get(&(op.kind, op.size_bytes, op.n_ranks)));
+        if let Some(share) = share {
+            piece.cost_ns = (piece.cost_ns as f64 * share) as i64;
         }
     }
 }

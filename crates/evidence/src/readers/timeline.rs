@@ -9,6 +9,7 @@ mod kinds;
 mod names;
 pub(crate) mod nsight;
 pub(crate) mod perfetto;
+mod reach;
 mod scan;
 mod sqlite;
 mod wire;

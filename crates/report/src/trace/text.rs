@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ringleader_model::Cause;
 
-use super::{Axis, RankTime, TraceReport};
+use super::{Axis, EstimatedBy, RankTime, TraceReport};
 use crate::TextStyle;
 
 /// Ranks that are shown one by one.
@@ -40,12 +40,16 @@ pub fn render(report: &TraceReport, look: &TextStyle) -> String {
         };
         let _ = writeln!(out, "\n{nothing}");
     } else {
-        let _ = writeln!(out, "\nWhat to change (estimated by replay, each by itself)");
+        let _ = writeln!(out, "\nWhat to change (each by itself; ~: not by replay)");
         for advice in worth {
             let _ = writeln!(
                 out,
-                "  {:>4.0} %  to {:.1} ms  {}: {}",
-                advice.gain_pct, advice.after_ms, advice.cause, advice.seen
+                "  {:>4.0} % {}to {:.1} ms  {}: {}",
+                advice.gain_pct,
+                if advice.estimated_by == EstimatedBy::Formula { "~" } else { " " },
+                advice.after_ms,
+                advice.cause,
+                advice.seen
             );
             let _ = writeln!(out, "          {}", advice.todo);
         }
@@ -54,6 +58,14 @@ pub fn render(report: &TraceReport, look: &TextStyle) -> String {
         let _ = writeln!(out, "Note: {note}");
     }
     out
+}
+
+/// As Markdown, for a ticket: the answer, and the tables as they are.
+pub fn markdown(report: &TraceReport) -> String {
+    let text = render(report, &TextStyle { width: 80, color: false, detail: crate::Detail::Usual });
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let rest = rest.trim_end().replace('`', "'");
+    format!("**{first}**\n\n```text\n{rest}\n```\n")
 }
 
 fn ranks(out: &mut String, report: &TraceReport) {
@@ -155,7 +167,7 @@ pub(super) fn differences(axis: &Axis) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0 => "-".to_owned(),
         1..1_024 => format!("{bytes} B"),

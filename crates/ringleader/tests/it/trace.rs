@@ -88,6 +88,123 @@ fn unequal_work_is_shown_by_axis() {
     assert!(!trace("trace-control", &[]).0.contains("axis"));
 }
 
+fn against(case: &str, other: &str, arguments: &[&str]) -> (String, Option<i32>) {
+    let other = crate::root().join("cases").join(other).join("evidence").display().to_string();
+    trace(case, &[&["--against", &other], arguments].concat())
+}
+
+#[test]
+fn a_comparison_fits_its_schema() {
+    let committed =
+        std::fs::read_to_string(crate::root().join("docs/trace-comparison-v1.schema.json")).unwrap();
+    assert_eq!(committed, ringleader_report::trace::compare::schema(), "run cargo xtask gen");
+    let schema = Schema::new(&committed);
+    let pairs = [("trace-slow-gpu", "trace-control"), ("trace-experts", "trace-experts-control")];
+    for (case, other) in pairs {
+        let (text, code) = against(case, other, &["--json"]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(schema.misfits(&report), Vec::<String>::new());
+        assert_eq!((report["schema"].as_str(), code), (Some("ringleader.trace-comparison.v1"), Some(0)));
+        // The changes of the parts are the change of the step.
+        let sum: f64 =
+            report["parts"].as_array().unwrap().iter().filter_map(|p| p["change_ms"].as_f64()).sum();
+        assert!((sum - report["step"]["change_ms"].as_f64().unwrap()).abs() < 0.02, "{report}");
+        let (same, _) = against(case, other, &["--format", "json-v1"]);
+        assert_eq!(same, text);
+    }
+}
+
+#[test]
+fn a_recording_does_not_differ_from_itself() {
+    let (text, _) = against("trace-slow-gpu", "trace-slow-gpu", &["--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (report["step"]["change_ms"].as_f64(), &report["step"]["clear"]),
+        (Some(0.0), &Value::from(false))
+    );
+    assert_eq!(report["kernels"], serde_json::json!([]));
+}
+
+#[test]
+fn one_screen_compares() {
+    let (text, code) = against("trace-slow-gpu", "trace-control", &[]);
+    assert!(text.lines().count() <= 50, "{text}");
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(text);
+    let (markdown, _) = against("trace-slow-gpu", "trace-control", &["--format", "markdown"]);
+    assert!(markdown.starts_with("**A step takes ") && markdown.contains("| part | there | here | change |"));
+    let (text, _) = trace("trace-slow-gpu", &["--format", "markdown"]);
+    assert!(text.starts_with("**straggler (rank 0)") && text.trim_end().ends_with("```"), "{text}");
+}
+
+/// A small timeline of PyTorch's profiler: four steps of a kernel and an all-reduce whose ends agree; the rank's clock is ahead.
+fn small(rank: i64, ahead_us: i64) -> String {
+    let mut events = Vec::new();
+    for step in 0..4 {
+        let at = 10_000 + step * 1_000 + ahead_us;
+        let mut push = |cat: &str, name: &str, (tid, ts, dur): (i64, i64, i64), args: Value| {
+            events.push(serde_json::json!({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, "ts": ts, "dur": dur,
+                                           "args": args}));
+        };
+        let link = step * 10 + 1;
+        push("user_annotation", &format!("ProfilerStep#{step}"), (1, at, 990), serde_json::json!({}));
+        push("cuda_runtime", "cudaLaunchKernel", (1, at + 20, 5), serde_json::json!({"correlation": link}));
+        push(
+            "cuda_runtime",
+            "cudaLaunchKernel",
+            (1, at + 40, 5),
+            serde_json::json!({"correlation": link + 1}),
+        );
+        let args = serde_json::json!({"correlation": link, "stream": 7, "device": 0, "grid": [64, 1, 1]});
+        push("kernel", "gemm", (7, at + 30, 500 + 10 * rank), args);
+        let args = serde_json::json!({"correlation": link + 1, "stream": 20, "device": 0, "Collective name": "allreduce",
+                                      "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "Group size": 2, "dtype": "Float",
+                                      "Process Group Name": "0", "Process Group Ranks": "[0, 1]"});
+        push("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", (20, at + 560 + rank, 100 - rank), args);
+    }
+    serde_json::json!({"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}).to_string()
+}
+
+#[test]
+fn all_ranks_in_one_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let merged = folder.path().join("merged.json");
+    let ranks = folder.path().join("ranks");
+    std::fs::create_dir(&ranks).unwrap();
+    for rank in 0..2 {
+        std::fs::write(ranks.join(format!("rank{rank}.json")), small(rank, rank * 3_000)).unwrap();
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+        .arg("trace")
+        .arg("--perfetto")
+        .args([&merged, &ranks])
+        .output()
+        .unwrap();
+    assert!(output.status.code().is_some_and(|code| code == 0 || code == 5), "{output:?}");
+    let text = std::fs::read_to_string(&merged).unwrap();
+    let events: Value = serde_json::from_str(&text).unwrap();
+    // On one clock: the all-reduces of both ranks end together, and slices of one lane do not cross.
+    let mut lanes: std::collections::BTreeMap<String, f64> = std::collections::BTreeMap::new();
+    let mut ends: std::collections::BTreeMap<String, Vec<f64>> = std::collections::BTreeMap::new();
+    for event in events["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
+        let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        let lane = lanes.entry(format!("{} {}", event["pid"], event["tid"])).or_insert(f64::MIN);
+        assert!(ts + 1e-6 >= *lane, "{event}");
+        *lane = ts + dur;
+        if event["name"].as_str().unwrap().starts_with("nccl") {
+            ends.entry(event["pid"].to_string()).or_default().push(ts + dur);
+        }
+    }
+    assert_eq!(ends["0"], ends["1"]);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn nothing_to_compare_with_is_no_comparison() {
+    let (text, code) = against("trace-slow-gpu", "healthy", &[]);
+    assert_eq!((text.as_str(), code), ("", Some(3)));
+}
+
 /// What `ringleader bench --save` writes of two GPUs that reach so much with any message from 1 MiB on.
 fn measured(gpu: &str, bus_gb_s: f64) -> String {
     use ringleader_probe::bench::{Method, Report, Row, SCHEMA, Timing};

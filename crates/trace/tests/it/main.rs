@@ -3,13 +3,20 @@
 #![expect(clippy::disallowed_methods, reason = "tests read recorded cases")]
 #![expect(clippy::disallowed_types, reason = "tests read recorded cases")]
 
+mod compared;
 mod contention;
 mod found;
+mod gains;
 mod hosts;
+mod laws;
+#[allow(dead_code, reason = "not all that a job may do is used yet")]
+mod made;
 mod mesh;
 mod pipeline;
+mod programs;
 mod public;
 mod robust;
+
 mod windows;
 
 use std::path::{Path, PathBuf};

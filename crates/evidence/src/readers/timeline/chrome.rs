@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::feed::TraceEvent;
 use super::kinds;
 use super::names::InternedNames;
+use super::reach;
 use super::scan;
 use crate::ground::Sink;
 use crate::ground::intern::LookupMap;
@@ -349,6 +350,7 @@ impl Builder {
                 // One process drives several GPUs: each is a rank of what it computes together.
                 timeline.rank = None;
             }
+            reach::within(&mut timeline);
             let who =
                 Who { rank: timeline.rank, host: timeline.host.clone(), pid: timeline.pid, ..Who::default() };
             let cite = sink.cite(0, 0, size_bytes);

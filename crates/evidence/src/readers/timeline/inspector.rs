@@ -11,6 +11,7 @@ use ringleader_model::{
 use serde_json::Value;
 
 use super::kinds;
+use super::reach;
 use crate::ground::Sink;
 
 /// Largest file that is read: it is held in memory.
@@ -115,6 +116,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
     timeline.names = ordered.into_iter().map(|(name, _)| name.into()).collect();
     timeline.work.sort_by_key(|w| (w.start_ns, w.end_ns));
     timeline.is_damaged = n_bad > 0;
+    reach::within(&mut timeline);
     let who = Who { rank: timeline.rank, host: timeline.host.clone(), pid: timeline.pid, ..Who::default() };
     sink.push(whole, who, None, Fact::Timeline(Box::new(timeline)), b"");
 }

@@ -51,3 +51,29 @@ db.execute("INSERT INTO NVTX_EVENTS VALUES (0, 4100000, 59, NULL, 7, ?, 0, NULL)
 db.commit()
 db.execute("VACUUM")
 db.close()
+
+# The default of nsys: a launched CUDA graph is one row.
+path = os.path.join(os.path.dirname(__file__), "nsight_graph.sqlite")
+if os.path.exists(path):
+    os.remove(path)
+db = sqlite3.connect(path)
+db.execute("PRAGMA page_size=1024")
+db.executescript("""
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER,
+  nameId INTEGER, returnValue INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+  contextId INTEGER, greenContextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, graphId INTEGER,
+  graphExecId INTEGER);
+""")
+db.execute("INSERT INTO StringIds VALUES (1, 'cudaGraphLaunch_v10000')")
+db.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.13.2')")
+for n in range(5):
+    at = n * 1_000_000
+    db.execute(runtime, (at, at + 30_000, thread, n + 1, 1))
+    db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (?, ?, 0, 1, NULL, 7, ?, ?, 3, 4)",
+               (at + 40_000, at + 990_000, n + 1, pid << 24))
+db.commit()
+db.execute("VACUUM")
+db.close()

@@ -9,6 +9,7 @@ use ringleader_model::{
 
 use super::kinds;
 use super::names::InternedNames;
+use super::reach;
 use super::sqlite::{Database, MAGIC, SqlValue};
 use crate::ground::Sink;
 
@@ -132,6 +133,7 @@ impl NsightReader {
             });
         }
         self.kernels(database);
+        self.graphs(database);
         self.copies(database, "CUPTI_ACTIVITY_KIND_MEMCPY");
         self.copies(database, "CUPTI_ACTIVITY_KIND_MEMSET");
         self.runtime(database);
@@ -182,6 +184,32 @@ impl NsightReader {
                     call: 0,
                     size_bytes: 0,
                     n_blocks: blocks.into_iter().fold(1, u32::saturating_mul),
+                },
+            );
+        });
+        self.is_damaged |= !whole;
+    }
+
+    /// Whole CUDA graphs, as nsys records them unless told `--cuda-graph-trace=node`: what runs within one, communication too,
+    /// is not in the file.
+    fn graphs(&mut self, database: &Database<'_>) {
+        let Some(table) = database.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") else { return };
+        let columns = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId"];
+        let whole = table.rows(columns, |[start, end, device, stream, link, pid, graph]| {
+            let (Some(start_ns), Some(end_ns)) = (start.integer(), end.integer()) else { return };
+            let name = self.names.of(format!("CUDA graph {}", graph.integer().unwrap_or(0)).as_bytes());
+            self.add(
+                [pid, device],
+                DeviceWork {
+                    start_ns,
+                    end_ns,
+                    name,
+                    stream: stream.integer().unwrap_or(0) as u32,
+                    kind: WorkKind::Compute,
+                    correlation: link.integer().unwrap_or(0) as u32,
+                    call: 0,
+                    size_bytes: 0,
+                    n_blocks: 0,
                 },
             );
         });
@@ -328,6 +356,7 @@ impl NsightReader {
             timeline.is_damaged = self.is_damaged;
             link(&mut timeline, self.calls.get(&pid).map_or(&[][..], Vec::as_slice));
             shift(&mut timeline, self.epoch_ns);
+            reach::within(&mut timeline);
             let who = Who { host: timeline.host.clone(), pid: timeline.pid, ..Who::default() };
             sink.push(cite, who, None, Fact::Timeline(Box::new(timeline)), b"");
         }

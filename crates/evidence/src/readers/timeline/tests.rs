@@ -291,6 +291,111 @@ fn packets_of_perfetto() {
     assert!(cut.notes.iter().any(|n| n.kind == NoteKind::Truncated), "{:?}", cut.notes);
 }
 
+/// A file of XLA: a host with a step and the launch of a kernel, and a GPU with streams and a line that repeats them.
+fn planes() -> Vec<u8> {
+    let meta = |number: u32, id: u64, name: &[u8]| {
+        field(number, &[varint(1, id), field(2, &[varint(1, id), field(2, name)].concat())].concat())
+    };
+    let stat = |id: u64, value: Vec<u8>| field(4, &[varint(1, id), value].concat());
+    let event = |id: u64, start_ps: u64, ns: u64, stats: &[Vec<u8>]| {
+        field(4, &[varint(1, id), varint(2, start_ps), varint(3, ns * 1_000), stats.concat()].concat())
+    };
+    let line = |id: u64, name: &[u8], events: &[Vec<u8>]| {
+        field(3, &[varint(1, id), field(2, name), varint(3, 1_000_000), events.concat()].concat())
+    };
+    let correlation = |number: u64| stat(1, varint(4, number));
+    let host = [
+        field(2, b"/host:CPU"),
+        meta(4, 1, b"train"),
+        meta(4, 2, b"cuLaunchKernel"),
+        meta(4, 3, b"$module.py:12 step"),
+        meta(4, 4, b"ThunkExecutor::Execute"),
+        meta(5, 1, b"correlation_id"),
+        meta(5, 2, b"step_num"),
+        line(
+            11,
+            b"python",
+            &[
+                event(1, 0, 90_000, &[stat(2, varint(4, 7))]),
+                event(3, 1_000_000, 80_000, &[]),
+                event(2, 2_000_000, 3_000, &[correlation(42)]),
+                event(4, 6_000_000, 1_000, &[]),
+            ],
+        ),
+    ];
+    let device = [
+        field(2, b"/device:GPU:1 (NVIDIA H200)"),
+        meta(4, 1, b"loop_add_fusion"),
+        meta(4, 2, b"ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+        meta(4, 3, b"MemcpyH2D"),
+        meta(4, 4, b"fusion.1"),
+        meta(5, 1, b"correlation_id"),
+        meta(5, 3, b"memcpy_details"),
+        line(1, b"Stream #13(Compute)", &[event(1, 9_000_000, 20_000, &[correlation(42)])]),
+        line(2, b"Stream #21(AllReduce)", &[event(2, 30_000_000, 15_000, &[])]),
+        line(
+            3,
+            b"Stream #5(MemcpyH2D)",
+            &[event(3, 1_000_000, 4_000, &[stat(3, field(5, b"kind_src:pageable size:65536 dest:0"))])],
+        ),
+        line(4, b"XLA Ops", &[event(4, 9_000_000, 20_000, &[])]),
+    ];
+    let space = [field(1, &host.concat()), field(1, &device.concat()), field(4, b"node-3")];
+    space.concat()
+}
+
+/// A timeline as a table, for golden tests.
+fn table(timeline: &Timeline) -> String {
+    use std::fmt::Write as _;
+    let mut out = format!(
+        "{} host {:?} rank {:?} device {:?} {:?}\n",
+        timeline.recorder.name(),
+        timeline.host,
+        timeline.rank,
+        timeline.device,
+        timeline.device_name
+    );
+    for step in &timeline.steps {
+        let _ = writeln!(out, "step {} {}..{}", step.number, step.start_ns, step.end_ns);
+    }
+    for work in &timeline.work {
+        let _ = writeln!(
+            out,
+            "work {}..{} stream {} {:?} {} bytes, correlation {}, {:?}: {}",
+            work.start_ns,
+            work.end_ns,
+            work.stream,
+            work.kind,
+            work.size_bytes,
+            work.correlation,
+            timeline.call_of(work).map(|call| (call.kind, call.group_size)),
+            timeline.name(work.name)
+        );
+    }
+    for span in &timeline.host_spans {
+        let _ = writeln!(
+            out,
+            "host {}..{} thread {} {:?} link {}: {}",
+            span.start_ns,
+            span.end_ns,
+            span.thread,
+            span.kind,
+            span.link,
+            timeline.name(span.name)
+        );
+    }
+    out
+}
+
+#[test]
+fn planes_of_xla() {
+    let bytes = planes();
+    let extract = read(&bytes);
+    insta::assert_snapshot!(table(timeline(&extract)));
+    let cut = read(&bytes[..bytes.len() - 3]);
+    assert!(cut.notes.iter().any(|n| n.kind == NoteKind::Truncated), "{:?}", cut.notes);
+}
+
 /// Made by `nsight.py` beside it: two kernels, one of NCCL with its NVTX payload, a copy, their calls, a step.
 const EXPORT: &[u8] = include_bytes!("nsight.sqlite");
 
@@ -308,6 +413,23 @@ fn an_export_of_nsight() {
     );
     assert_eq!(timeline.steps.len(), 1);
     assert!(timeline.host_spans.iter().any(|s| s.kind == SpanKind::Runtime(RuntimeCall::Synchronize)));
+}
+
+/// Made by `nsight.py`, too: five launches of a CUDA graph, which nsys records as a whole.
+const GRAPHS: &[u8] = include_bytes!("nsight_graph.sqlite");
+
+#[test]
+fn whole_graphs_in_an_export_of_nsight() {
+    let extract = read(GRAPHS);
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.work.len(), 5);
+    for (work, launch) in timeline.work.iter().zip(&timeline.host_spans) {
+        assert_eq!(
+            (work.kind, timeline.name(work.name), work.end_ns - work.start_ns),
+            (WorkKind::Compute, "CUDA graph 3", 950_000)
+        );
+        assert_eq!((launch.kind, launch.link), (SpanKind::Runtime(RuntimeCall::Launch), work.correlation));
+    }
 }
 
 proptest! {

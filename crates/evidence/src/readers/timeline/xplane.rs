@@ -13,6 +13,7 @@ use ringleader_model::{
 
 use super::kinds;
 use super::names::InternedNames;
+use super::reach;
 use super::wire::{Field, fields};
 use crate::ground::Sink;
 
@@ -112,6 +113,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
         timeline.device = Some(device);
         timeline.n_events = n_events as u64;
         timeline.is_damaged = is_damaged;
+        reach::within(&mut timeline);
         let who = Who { host: host.clone(), ..Who::default() };
         sink.push(whole, who, None, Fact::Timeline(Box::new(timeline)), b"");
     }
