@@ -66,7 +66,14 @@ start() {
     # Slurm still considers a dead node as up: that is the situation to test.
     echo "SlurmdTimeout=3600"
     echo "MessageTimeout=10"
-    echo "NodeName=n[1-$n] NodeAddr=10.97.0.[1-$n] CPUs=2 RealMemory=1000 State=UNKNOWN"
+    # GPUs by name alone, as many as asked for.
+    if [ -n "${ZOO_SLURM_GPUS:-}" ]; then
+      echo "GresTypes=gpu"
+      gres="Gres=gpu:$ZOO_SLURM_GPUS "
+      for i in $(seq 0 $((ZOO_SLURM_GPUS - 1))); do : > "$dir/gpu$i"; done
+      echo "NodeName=n[1-$n] Name=gpu File=$dir/gpu[0-$((ZOO_SLURM_GPUS - 1))]" > "$dir/gres.conf"
+    fi
+    echo "NodeName=n[1-$n] NodeAddr=10.97.0.[1-$n] CPUs=2 RealMemory=1000 ${gres:-}State=UNKNOWN"
     echo "PartitionName=zoo Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
     # More lines of configuration: prologs and epilogs, by deploy/slurm/test.sh.
     if [ -n "${ZOO_SLURM_MORE:-}" ]; then printf '%s\n' "$ZOO_SLURM_MORE"; fi

@@ -16,6 +16,10 @@ use std::process::ExitCode;
 use ringleader_report::{Detail, TextStyle, text};
 
 fn main() -> ExitCode {
+    // The program itself, for the command lines of the site. By the environment, since `run` starts itself again.
+    if std::env::var_os(site::AS_PROGRAM).is_some() {
+        return ringleader::run(std::env::args_os());
+    }
     let mut args = std::env::args().skip(1);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let root = root.canonicalize().unwrap_or(root);
@@ -27,7 +31,7 @@ fn main() -> ExitCode {
         Some("weighing") => weighing::run(&args.collect::<Vec<_>>()),
         Some("site") => site::run(&root, args),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR… | blind [--rows] DIR… | weighing ROWS"
+            "usage: cargo xtask gen | dist … | site [--run | --run-some] [DIR] | likeness [--check] DIR… | blind [--rows] DIR… | weighing ROWS"
         )),
     };
     match done {

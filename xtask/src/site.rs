@@ -1,6 +1,7 @@
-//! `cargo xtask site [DIR]`: a site from the tables, the documentation of rules and checks, the commands' help and `docs/`. Plain
+//! `cargo xtask site [--run | --run-some] [DIR]`: a site from the tables, the documentation of rules and checks, the commands' help and `docs/`. Plain
 //! HTML that opens from a disk; its search needs no server.
 
+mod lines;
 mod markdown;
 mod page;
 mod topics;
@@ -16,6 +17,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use page::{Page, escape};
+
+/// Set where this program is to be `ringleader`.
+pub(crate) const AS_PROGRAM: &str = "XTASK_IS_RINGLEADER";
 
 /// Kinds of pages, in the order of the front page.
 const SECTIONS: [(&str, &str, &str); 16] = [
@@ -44,11 +48,28 @@ const SECTIONS: [(&str, &str, &str); 16] = [
 const STYLE: &str = include_str!("../site/style.css");
 const SEARCH: &str = include_str!("../site/search.js");
 
+/// With `--run`, runs the command lines on the pages; with `--run-some`, one in [`lines::STEP`] of those that only ask `explain`.
 pub(crate) fn run(root: &Path, mut args: impl Iterator<Item = String>) -> Result<()> {
-    let out = args.next().map_or_else(|| root.join("target/site"), Into::into);
+    let mut first = args.next();
+    let step = match first.as_deref() {
+        Some("--run") => Some(1),
+        Some("--run-some") => Some(lines::STEP),
+        _ => None,
+    };
+    if step.is_some() {
+        if let Some(done) = lines::apart() {
+            return done;
+        }
+        first = args.next();
+    }
+    let out = first.map_or_else(|| root.join("target/site"), Into::into);
     let pages = write(root, &out)?;
     crate::dist::say(&format!("{} pages in {}", pages.len(), out.display()));
-    Ok(())
+    let Some(step) = step else { return Ok(()) };
+    let folder = std::env::temp_dir().join(format!("ringleader-site-{}", std::process::id()));
+    let done = lines::run_all(&pages, root, &folder, step);
+    fs::remove_dir_all(&folder)?;
+    done
 }
 
 /// All pages, written below `out`.
