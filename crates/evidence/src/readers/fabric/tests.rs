@@ -138,11 +138,11 @@ Settings for ens5:
 everybody UP to go
 ",
         r#"
-        line 1: Interface(Interface { name: "lo", state: ("UNKNOWN"), flags: "LOOPBACK,UP,LOWER_UP", mtu: (65536), addresses: ["127.0.0.1"] })
-        line 5: Interface(Interface { name: "eth0", state: ("DOWN"), flags: "NO-CARRIER,BROADCAST,MULTICAST,UP", mtu: (1400), addresses: ["192.0.2.2"] })
-        line 8: Interface(Interface { name: "lo", state: ("UNKNOWN"), addresses: ["127.0.0.1", "::1"] })
+        line 1: Interface(Interface { name: "lo", state: ("UNKNOWN"), flags: "LOOPBACK,UP,LOWER_UP", mtu: (65536), addresses: ["127.0.0.1"], networks: ["127.0.0.0/8"] })
+        line 5: Interface(Interface { name: "eth0", state: ("DOWN"), flags: "NO-CARRIER,BROADCAST,MULTICAST,UP", mtu: (1400), addresses: ["192.0.2.2"], networks: ["192.0.2.0/24"] })
+        line 8: Interface(Interface { name: "lo", state: ("UNKNOWN"), addresses: ["127.0.0.1", "::1"], networks: ["127.0.0.0/8"] })
         line 9: Interface(Interface { name: "ifb0", state: ("DOWN") })
-        line 10: Interface(Interface { name: "eth0", state: ("UP"), addresses: ["192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:1"] })
+        line 10: Interface(Interface { name: "eth0", state: ("UP"), addresses: ["192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:1"], networks: ["192.0.2.0/24"] })
         line 11: Route(Route { to: "default", via: ("192.0.2.1"), device: ("eth0") })
         line 12: Route(Route { to: "192.0.2.0/24", device: ("eth0"), is_dead: true })
         line 13: Route(Route { to: "198.51.100.0/24", is_dead: true })

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use ringleader_model::{Fact, KernelEvent, KernelEventKind as Kind, SourceKind};
 
-use crate::tell::{read, recordings};
+use crate::tell::{read, read_all, recordings};
 
 /// All that was read of a kernel log, one statement a line.
 fn tell(text: &[u8]) -> String {
@@ -408,7 +408,7 @@ fn a_program_that_writes_to_the_kernel_s_log_is_heard() {
         text + &format!("[   92.901172] {program}: failed to open fabric topology file\n")
     };
     let said = |program: &str| {
-        let found = read("console.log", console(program).as_bytes());
+        let found = read_all("console.log", console(program).as_bytes());
         found.observations.iter().filter(|o| matches!(o.fact, Fact::Said(_))).count()
     };
     assert_eq!(said("nv-fabricmanager"), 1);

@@ -216,7 +216,8 @@ mod tests {
             stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + killed)
         };
         job(592).expect(&RULE, &["oom-killed 1"]);
-        assert_eq!(job(500).worth(&RULE), ["warning Derived"]);
+        assert_eq!(job(592).worth(&RULE), ["error Stated"]);
+        assert_eq!(job(500).worth(&RULE), ["error Derived"]);
     }
 
     #[test]
