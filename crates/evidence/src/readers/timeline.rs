@@ -6,7 +6,6 @@ mod chrome;
 mod feed;
 pub(crate) mod inspector;
 mod kinds;
-mod laid;
 mod names;
 pub(crate) mod nsight;
 pub(crate) mod perfetto;

@@ -4,7 +4,6 @@ use std::io::{self, Read};
 
 use memchr::memmem;
 
-use super::laid;
 use super::scan::{self, Stop};
 
 /// What comes next.
@@ -389,14 +388,6 @@ fn quick(bytes: &[u8]) -> Option<EventFields> {
         }
         let value = scan::space(bytes, colon + 1);
         let key = bytes.get(at + 1..key_end)?;
-        let part = |(from, to): (usize, usize)| bytes.get(from..to).unwrap_or_default();
-        if key == b"args"
-            && !laid::needs_arguments(part(found.phase), part(found.category), part(found.name))
-            && let Some((args_end, end)) = laid::ends(bytes, value)
-        {
-            (found.args, found.whole) = ((value, args_end), (from, end));
-            return Some(found);
-        }
         let end = scan::value_end(bytes, value, false).ok()?;
         let field = found.field(key);
         if let Some(field) = field {
