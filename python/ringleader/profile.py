@@ -3,7 +3,8 @@
 ``RINGLEADER_PROFILE=steps:50-55`` records steps 50 to 55 of every rank once :func:`start` was called; without the variable it
 does nothing. Steps are counted by calls of PyTorch's optimizers, so that all ranks record the same ones. Each rank writes
 ``timeline-rank3.json.gz`` into ``RINGLEADER_PROFILE_DIR`` (default: the working directory). A failure to record is printed and
-never stops the job. Steps, and forward, backward, optimizer and data loading within them, carry NVTX ranges, so that ``nsys`` sees
+never stops the job. ``steps:50-55,stacks`` records Python's calls, too: advice then names the line of the program, each call of the
+recorded steps costs time, and files grow. Steps, and forward, backward, optimizer and data loading within them, carry NVTX ranges, so that ``nsys`` sees
 them too.
 """
 
@@ -19,8 +20,8 @@ _recording = None
 
 
 def window(text):
-    """First and last step of ``steps:50-55`` or ``steps:50``; None if the text says nothing of the kind."""
-    match = re.fullmatch(r"steps:(\d+)(?:-(\d+))?", text.strip())
+    """First and last step of ``steps:50-55``, ``steps:50`` or ``steps:50-55,stacks``; None if the text says nothing of the kind."""
+    match = re.fullmatch(r"steps:(\d+)(?:-(\d+))?(?:,stacks)?", text.strip())
     if not match:
         return None
     first = int(match[1])
@@ -28,12 +29,18 @@ def window(text):
     return (first, last) if last >= first else None
 
 
+def with_stacks(text):
+    """Whether ``steps:50-55,stacks`` asks for Python's calls."""
+    return text.strip().endswith(",stacks")
+
+
 class Recording:
     """One rank's recording."""
 
-    def __init__(self, torch, first, last, folder, rank):
+    def __init__(self, torch, first, last, folder, rank, stacks=False):
         self.torch, self.first, self.last, self.rank = torch, first, last, rank
         self.path = os.path.join(folder, f"timeline-rank{rank}.json.gz")
+        self.stacks = stacks
         self.step = 0
         self.profiler = None
         self.ranges = Ranges(torch)
@@ -74,7 +81,7 @@ class Recording:
         kinds = [self.torch.profiler.ProfilerActivity.CPU]
         if self.torch.cuda.is_available():
             kinds.append(self.torch.profiler.ProfilerActivity.CUDA)
-        self.profiler = self.torch.profiler.profile(activities=kinds)
+        self.profiler = self.torch.profiler.profile(activities=kinds, with_stack=self.stacks)
         self.profiler.__enter__()
         self.ranges.install()
 
@@ -102,13 +109,13 @@ def start():
         return _recording is not None
     steps = window(asked)
     if steps is None:
-        print(f"ringleader: RINGLEADER_PROFILE={asked} is not steps:FIRST-LAST; nothing is recorded", file=sys.stderr)
+        print(f"ringleader: RINGLEADER_PROFILE={asked} is not steps:FIRST-LAST or steps:FIRST-LAST,stacks; nothing is recorded", file=sys.stderr)
         return False
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     folder = os.environ.get("RINGLEADER_PROFILE_DIR") or "."
     os.makedirs(folder, exist_ok=True)
-    _recording = Recording(torch, *steps, folder, os.environ.get("RANK", "0"))
+    _recording = Recording(torch, *steps, folder, os.environ.get("RANK", "0"), with_stacks(asked))
     register_optimizer_step_post_hook(_recording.after_optimizer)
     return True

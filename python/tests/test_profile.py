@@ -14,6 +14,34 @@ def test_the_window():
     assert profile.window("steps:7") == (7, 7)
     assert profile.window("steps:9-3") is None
     assert profile.window("50-55") is None
+    assert profile.window("steps:50-55,stacks") == (50, 55)
+    assert profile.window("steps:7,stack") is None
+    assert profile.with_stacks("steps:7,stacks") and not profile.with_stacks("steps:7")
+
+
+def test_stacks_are_recorded_if_asked_for(monkeypatch):
+    asked = []
+
+    class Torch:
+        class cuda:
+            @staticmethod
+            def is_available():
+                return False
+
+        class profiler:
+            class ProfilerActivity:
+                CPU = "cpu"
+
+            @staticmethod
+            def profile(**options):
+                asked.append(options)
+                raise OSError("only asked")
+
+    for stacks in (False, True):
+        recording = profile.Recording(Torch, 1, 2, ".", "0", stacks)
+        with pytest.raises(OSError):
+            recording._begin()
+    assert asked == [{"activities": ["cpu"], "with_stack": stacks} for stacks in (False, True)]
 
 
 def test_the_asked_steps_are_recorded(tmp_path, monkeypatch):

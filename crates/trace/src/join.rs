@@ -273,6 +273,9 @@ const MAX_PAIRS: usize = 512;
 /// Differences of ends that vary by less are equal, ns.
 const STEADY_NS: i64 = 20_000;
 
+/// Clocks of two nodes that are farther apart are not set by one source, ns.
+const SET_NS: i64 = 1_000_000_000;
+
 /// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one. Steps repeat: of those that
 /// agree nearly as well as the best one, the one whose ends differ by the same time throughout, then by the least time.
 fn shifts(of_rank: &BTreeMap<u32, Vec<CallEntry>>) -> BTreeMap<u32, i64> {
@@ -290,7 +293,12 @@ fn shifts(of_rank: &BTreeMap<u32, Vec<CallEntry>>) -> BTreeMap<u32, i64> {
             .collect();
         let most = compared.iter().map(|(_, n, _)| *n).max().unwrap_or(0);
         let near = compared.iter().filter(|(_, n, _)| *n * 10 >= most * 9);
-        let best = near.min_by_key(|(shift, n, spread)| (*spread, std::cmp::Reverse(*n), shift.abs()));
+        let steadiest = near.clone().map(|(.., spread)| *spread).min();
+        // Clocks that are not set alike say nothing of steps that are: as many calls as possible are paired.
+        let are_set = steadiest.is_none_or(|(_, apart_ns)| apart_ns < SET_NS);
+        let best = near.min_by_key(|(shift, n, (varies, apart_ns))| {
+            (*varies, if are_set { *apart_ns } else { 0 }, std::cmp::Reverse(*n), shift.abs())
+        });
         shifts.insert(*view, best.map_or(0, |(shift, ..)| *shift));
     }
     shifts

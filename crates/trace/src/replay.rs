@@ -26,8 +26,10 @@ const BOUND_NS: i64 = 12_000;
 const LONG_NS: i64 = 30_000;
 /// Launches that may be outstanding.
 const QUEUE: usize = 1_000;
-/// Rounds until the ranks agree on when collectives start.
-const MAX_ROUNDS: usize = 24;
+/// Rounds until the ranks agree on when collectives start: at least, and at most where the recording is small.
+const ROUNDS: (usize, usize) = (24, 400);
+/// Calls and works that are replayed in all rounds of one replay, beyond the least number of rounds.
+const MAX_REPLAYED: usize = 40_000_000;
 
 /// Effect of a host call in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,12 +406,22 @@ impl Played {
 
 /// Replays all ranks.
 pub fn play(models: &[Model], n_ops: usize) -> Played {
-    // Last start of each operation, over the ranks; grows from round to round.
+    // Last start of each operation, over the ranks; grows from round to round. In turns from the first rank to the last and back,
+    // so that what one stage of a pipeline hands to the next passes all of them in one round.
     let mut last_start = vec![NEVER; n_ops];
-    let mut ends = Vec::new();
-    for _ in 0..MAX_ROUNDS {
+    let mut ends = vec![Vec::new(); models.len()];
+    let size: usize = models.iter().map(|model| model.hosts.len() + model.pieces.len()).sum();
+    let n_rounds = (MAX_REPLAYED / size.max(1)).clamp(ROUNDS.0, ROUNDS.1);
+    for round in 0..n_rounds {
         let mut next = vec![NEVER; n_ops];
-        ends = models.iter().map(|model| play_one(model, &last_start, &mut next)).collect();
+        let mut one =
+            |(model, ends): (&Model, &mut Vec<i64>)| *ends = play_one(model, &last_start, &mut next);
+        let each = models.iter().zip(&mut ends);
+        if round % 2 == 0 {
+            each.for_each(&mut one);
+        } else {
+            each.rev().for_each(&mut one);
+        }
         let settled =
             next.iter().zip(&last_start).all(|(a, b)| a.saturating_sub(*b).saturating_abs() < 1_000);
         last_start = next;
@@ -443,10 +455,12 @@ fn play_one(model: &Model, last_start: &[i64], next: &mut [i64]) -> Vec<i64> {
         starts.push(start);
         let mut end = start.saturating_add(piece.cost_ns);
         if let Some(place) = (piece.op as usize).checked_sub(1) {
+            let mut last = last_start.get(place).copied().unwrap_or(NEVER);
             if let Some(slot) = next.get_mut(place) {
                 *slot = (*slot).max(start);
+                last = last.max(*slot);
             }
-            end = end.max(last_start.get(place).copied().unwrap_or(NEVER).saturating_add(piece.cost_ns));
+            end = end.max(last.saturating_add(piece.cost_ns));
         }
         if let Some(slot) = stream_ends.get_mut(piece.stream as usize) {
             *slot = end;

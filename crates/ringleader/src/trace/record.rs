@@ -43,6 +43,9 @@ pub(crate) struct RecordArgs {
     /// not the same steps
     #[arg(long, value_name = "MS", conflicts_with = "at_multiple", value_parser = clap::value_parser!(u32).range(10..=60_000))]
     duration_ms: Option<u32>,
+    /// Record Python's calls too: advice then names the line of your code. Each call of the recorded steps costs, and files grow
+    #[arg(long, conflicts_with = "command")]
+    stacks: bool,
     /// Give up after this many seconds
     #[arg(long, value_name = "S", default_value_t = 300)]
     timeout: u64,
@@ -89,6 +92,7 @@ impl RecordArgs {
                 Some(ms) => Window::Time { ms },
                 None => Window::Steps { n: self.steps, at_multiple: self.at_multiple },
             },
+            with_stacks: self.stacks,
             timeout: Duration::from_secs(self.timeout),
         };
         recording.prepare()?;
@@ -197,6 +201,8 @@ pub(crate) struct Recording {
     pub(crate) n_ranks: Option<usize>,
     /// What they record.
     pub(crate) window: Window,
+    /// Whether Python's calls are recorded.
+    pub(crate) with_stacks: bool,
     /// It is given up after this.
     pub(crate) timeout: Duration,
 }
@@ -312,6 +318,9 @@ impl Recording {
                 "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP={at_multiple}\nACTIVITIES_WARMUP_ITERATIONS=1\nACTIVITIES_ITERATIONS={n}\n"
             ),
         };
+        if self.with_stacks {
+            order.push_str("PROFILE_WITH_STACK=true\n");
+        }
         order
     }
 
@@ -494,6 +503,23 @@ mod tests {
         assert!(after(&[0]) && !after(&[4_990]));
         assert!(after(&[100, 200, 300]) && !after(&[100, 4_800, 4_900]));
         assert!(after(&[]), "a single rank is told at once");
+    }
+
+    #[test]
+    fn stacks_are_ordered_if_asked_for() {
+        let order = |with_stacks| {
+            let recording = Recording {
+                out: PathBuf::from("out"),
+                pids: Vec::new(),
+                n_ranks: None,
+                window: Window::Steps { n: 5, at_multiple: 100 },
+                with_stacks,
+                timeout: POLL,
+            };
+            recording.order(Path::new("/tmp/t.json"), 0)
+        };
+        assert!(!order(false).contains("STACK"));
+        assert_eq!(order(true), order(false) + "PROFILE_WITH_STACK=true\n");
     }
 
     #[test]

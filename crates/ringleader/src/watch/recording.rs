@@ -40,6 +40,7 @@ pub(crate) fn record(wanted: &ToRecord, say: &dyn Fn(&str), stop: &AtomicBool) -
         n_ranks: Some(wanted.pids.len()),
         pids: wanted.pids.clone(),
         window: Window::Time { ms: wanted.ms },
+        with_stacks: false,
         timeout: PATIENCE + Duration::from_millis(wanted.ms.into()),
     };
     recording.prepare()?;

@@ -197,3 +197,39 @@ fn what_gains_nothing_is_not_advised() {
         analysis.advice
     );
 }
+
+#[test]
+fn the_line_that_reads_a_value_is_named_if_stacks_were_recorded() {
+    use ringleader_model::{HostSpan, RuntimeCall, SpanKind};
+    let mut timelines = Job::of(2, &with(&layers(20, 250_000, 300_000), 3, &Do::Item)).record();
+    let seen = |timelines: &[ringleader_model::Timeline]| {
+        let analysis = analyse(timelines.iter().map(|timeline| (timeline, None)));
+        assert_eq!(analysis.advice[0].cause, Cause::SyncStalls);
+        analysis.advice[0].seen.clone()
+    };
+    assert!(!seen(&timelines).contains("train.py"));
+    for timeline in &mut timelines {
+        let first = timeline.names.len() as u32;
+        timeline
+            .names
+            .extend(["train.py(31): log_loss", "torch/_tensor.py(9): wrapped", "aten::item"].map(Into::into));
+        let syncs = timeline.host_spans.clone().into_iter();
+        for sync in syncs.filter(|span| span.kind == SpanKind::Runtime(RuntimeCall::Synchronize)) {
+            for (at, kind) in [SpanKind::Python, SpanKind::Python, SpanKind::Operator].into_iter().enumerate()
+            {
+                let (start_ns, end_ns) = (sync.start_ns - 30 + at as i64, sync.end_ns);
+                timeline.host_spans.push(HostSpan {
+                    start_ns,
+                    end_ns,
+                    name: first + at as u32,
+                    kind,
+                    link: 0,
+                    ..sync
+                });
+            }
+        }
+        timeline.host_spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.end_ns)));
+    }
+    let said = seen(&timelines);
+    assert!(said.contains("(most of it in aten::item at train.py(31): log_loss)"), "{said}");
+}

@@ -9,13 +9,13 @@ mod found;
 mod gains;
 mod hosts;
 mod laws;
-#[allow(dead_code, reason = "not all that a job may do is used yet")]
 mod made;
 mod mesh;
 mod pipeline;
 mod programs;
 mod public;
 mod robust;
+mod stages;
 
 mod windows;
 

@@ -30,9 +30,9 @@ fn is_healthy(job: &Job, found: StepSource) {
 /// A graph of a whole step: a hundred kernels in one launch.
 fn graph() -> Vec<Do> {
     let mut kernels: Vec<(&'static str, i64)> = Vec::new();
-    (0..25).for_each(|_| {
-        kernels.extend([("norm", 10_000), ("gemm", 60_000), ("gelu", 10_000), ("gemm2", 60_000)])
-    });
+    for _ in 0..25 {
+        kernels.extend([("norm", 10_000), ("gemm", 60_000), ("gelu", 10_000), ("gemm2", 60_000)]);
+    }
     kernels.push(("FusedAdamMathFunctor", 200_000));
     vec![Do::Busy(30_000), Do::Graph(kernels)]
 }

@@ -316,7 +316,7 @@ fn look_at_key(bytes: &[u8], at: usize) -> FeedLook {
 
 /// Fields of an event, as places in the window; `(0, 0)` for what it lacks.
 #[derive(Clone, Copy, Default)]
-struct Quick {
+struct EventFields {
     whole: (usize, usize),
     phase: (usize, usize),
     category: (usize, usize),
@@ -329,7 +329,24 @@ struct Quick {
     args: (usize, usize),
 }
 
-impl Quick {
+impl EventFields {
+    /// The place of a key.
+    #[inline]
+    fn field(&mut self, key: &[u8]) -> Option<&mut (usize, usize)> {
+        match key {
+            b"ph" => Some(&mut self.phase),
+            b"cat" => Some(&mut self.category),
+            b"name" => Some(&mut self.name),
+            b"pid" => Some(&mut self.pid),
+            b"tid" => Some(&mut self.tid),
+            b"id" => Some(&mut self.id),
+            b"ts" => Some(&mut self.start),
+            b"dur" => Some(&mut self.duration),
+            b"args" => Some(&mut self.args),
+            _ => None,
+        }
+    }
+
     fn event<'w>(&self, bytes: &'w [u8], at: u64) -> TraceEvent<'w> {
         let part = |(from, to): (usize, usize)| scan::unquoted(bytes.get(from..to).unwrap_or_default());
         TraceEvent {
@@ -350,7 +367,7 @@ impl Quick {
 
 /// An event that is plain JSON, in one pass. None for everything else, which takes a second look.
 #[inline]
-fn quick(bytes: &[u8]) -> Option<Quick> {
+fn quick(bytes: &[u8]) -> Option<EventFields> {
     let mut from = scan::space(bytes, 0);
     while bytes.get(from) == Some(&b',') {
         from = scan::space(bytes, from + 1);
@@ -358,7 +375,7 @@ fn quick(bytes: &[u8]) -> Option<Quick> {
     if bytes.get(from) != Some(&b'{') {
         return None;
     }
-    let mut found = Quick::default();
+    let mut found = EventFields::default();
     let mut at = scan::space(bytes, from + 1);
     loop {
         if bytes.get(at) != Some(&b'"') {
@@ -370,19 +387,9 @@ fn quick(bytes: &[u8]) -> Option<Quick> {
             return None;
         }
         let value = scan::space(bytes, colon + 1);
+        let key = bytes.get(at + 1..key_end)?;
         let end = scan::value_end(bytes, value, false).ok()?;
-        let field = match bytes.get(at + 1..key_end)? {
-            b"ph" => Some(&mut found.phase),
-            b"cat" => Some(&mut found.category),
-            b"name" => Some(&mut found.name),
-            b"pid" => Some(&mut found.pid),
-            b"tid" => Some(&mut found.tid),
-            b"id" => Some(&mut found.id),
-            b"ts" => Some(&mut found.start),
-            b"dur" => Some(&mut found.duration),
-            b"args" => Some(&mut found.args),
-            _ => None,
-        };
+        let field = found.field(key);
         if let Some(field) = field {
             *field = (value, end);
         }

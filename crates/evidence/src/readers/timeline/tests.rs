@@ -415,6 +415,82 @@ fn an_export_of_nsight() {
     assert!(timeline.host_spans.iter().any(|s| s.kind == SpanKind::Runtime(RuntimeCall::Synchronize)));
 }
 
+/// Events in the layout of PyTorch's profiler.
+const LAID: &str = r#"{"schemaVersion": 1, "traceEvents": [
+  {
+    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 4, "tid": 4,
+    "ts": 1.000, "dur": 90.000,
+    "args": {
+      "External id": 1, "Ev Idx": 0
+    }
+  },
+  {
+    "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 4, "tid": 4,
+    "ts": 5.000, "dur": 31.250,
+    "args": {
+      "External id": 7,"Record function id": 0, "Input Dims": [[2, 3], [3, 4]], "Module": {"a": "b } \" ] c"}, "Ev Idx": 7
+    }
+  },
+  {
+    "ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 4, "tid": 4,
+    "ts": 40.000, "dur": 20.000,
+    "args": {
+      "External id": 8, "Collective name": "allreduce", "In msg nelems": 10, "Out msg nelems": 10, "Group size": 2, "dtype": "Float",
+      "Process Group Name": "0"
+    }
+  },
+  {
+    "ph": "X", "cat": "python_function", "name": "train.py(3): step", "pid": 4, "tid": 4,
+    "ts": 2.000, "dur": 80.000,
+    "args": {
+      "Python parent id": 3, "Python id": 4, "Ev Idx": 8
+    }
+  },
+  {
+    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 4, "tid": 4,
+    "ts": 42.000, "dur": 5.125,
+    "args": {
+      "External id": 8, "cbid": 211, "correlation": 9
+    }
+  },
+  {
+    "ph": "s", "id": 9, "pid": 4, "tid": 4, "ts": 42.000,
+    "cat": "ac2g", "name": "ac2g"
+  },
+  {
+    "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 20,
+    "ts": 50.000, "dur": 28.001,
+    "args": {
+      "External id": 8, "device": 0, "stream": 20, "correlation": 9, "grid": [24, 1, 1]
+    }
+  },
+  {
+    "ph": "f", "id": 9, "pid": 0, "tid": 20, "ts": 50.000,
+    "cat": "ac2g", "name": "ac2g", "bp": "e"
+  }
+]}
+"#;
+
+#[test]
+fn the_usual_layout_is_read_as_any_other() {
+    let laid = read(LAID.as_bytes());
+    let compact = serde_json::from_str::<serde_json::Value>(LAID).unwrap().to_string();
+    let mut plain = timeline(&read(compact.as_bytes())).clone();
+    let found = timeline(&laid);
+    // Places in the file differ.
+    plain.steps[0].bytes = found.steps[0].bytes;
+    assert_eq!(*found, plain);
+    assert_eq!(
+        (found.n_events, found.work.len(), found.host_spans.len(), found.is_damaged),
+        (8, 1, 5, false)
+    );
+    let (from, to) = found.steps[0].bytes;
+    let event = &LAID[from as usize..to as usize];
+    assert!(
+        event.starts_with("{\n    \"ph\": \"X\", \"cat\": \"user_annotation\"") && event.ends_with("}\n  }")
+    );
+}
+
 /// Made by `nsight.py`, too: five launches of a CUDA graph, which nsys records as a whole.
 const GRAPHS: &[u8] = include_bytes!("nsight_graph.sqlite");
 
