@@ -62,7 +62,7 @@ grep -q '^skipped-collective (hang, high confidence)' "$root/report.txt" || fail
 echo "ok: $(basename "$artefact"), $(stat -c %s "$artefact") bytes: installed after $installed ms, first diagnosis after $(passed) ms"
 run ringleader version --verbose | grep -q '/usr/lib/ringleader/libringleader_nccl.so' || fail "the program does not find the plugin of its package"
 for path in /usr/share/man/man1/ringleader.1 /usr/share/bash-completion/completions/ringleader /usr/lib/systemd/system/ringleader.service \
-  /usr/share/doc/ringleader/LICENSE-MIT; do
+  /usr/share/doc/ringleader/LICENSE-MIT /usr/share/doc/ringleader/deploy/prometheus/rules.yml; do
   listed | grep -qx "$path" || fail "$path is not in the package"
 done
 n_files=$(listed | wc -l)

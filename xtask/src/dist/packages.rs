@@ -63,6 +63,12 @@ fn description(places: &Places, target: Target) -> Result<String> {
     folders.extend((!target.is_static).then_some("/usr/lib/ringleader"));
     // Installed and not started: whoever wants it enables it.
     add(&places.root.join("deploy/ringleader.service"), "/usr/lib/systemd/system/ringleader.service", "0644");
+    // Rules, dashboards, prologs: README.md sends readers there.
+    let _ = write!(
+        contents,
+        "  - src: {}\n    dst: /usr/share/doc/ringleader/deploy\n    type: tree\n",
+        quoted(&places.root.join("deploy"))
+    );
     for folder in folders {
         let _ = write!(contents, "  - dst: {folder}\n    type: dir\n    file_info:\n      mode: 0755\n");
     }
