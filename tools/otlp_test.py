@@ -168,7 +168,8 @@ def main(program, plugin):
             incident(program, plugin, protocol, pathlib.Path(folder) / protocol[5:])
 
 
-if sys.argv[1] == "rank":
-    train(pathlib.Path(sys.argv[2]))
-else:
-    main(*sys.argv[1:])
+if __name__ == "__main__":
+    if sys.argv[1] == "rank":
+        train(pathlib.Path(sys.argv[2]))
+    else:
+        main(*sys.argv[1:])

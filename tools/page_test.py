@@ -3,7 +3,7 @@
 
     tools/page_test.py --ringleader target/debug/ringleader [--axe axe.min.js] [--wide RANKS] [--out DIR] [FOLDER ...]
 
-Reports are made of a recorded job, of hostile evidence, of an undecided one, of 1,024 ranks (wide_job.py; `--wide` for more), and of
+Reports are made of a recorded job, of hostile evidence, of an undecided one, of a node's topology, of 1,024 ranks (wide_job.py; `--wide` for more), and of
 each FOLDER. A page must be below 2 MB, load nothing but itself, write nothing to the console, let no evidence act, not be wider than
 the window, answer the keyboard, and print. With `--axe` (axe-core's one file) it must pass that, too. Needs Chromium; speaks its
 protocol over a pipe, so nothing listens anywhere.
@@ -213,6 +213,21 @@ def undecided(folder):
     return folder
 
 
+def topology(folder):
+    """A node of eight GPUs and four cards, one of which is down; two GPUs are near none."""
+    shutil.copytree(ROOT / "cases/ib-port-down-in-use/evidence", folder)
+    gpus, cards = range(8), range(4)
+    head = [*(f"GPU{i}" for i in gpus), *(f"NIC{i}" for i in cards), "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]
+    lines = ["root@node1:~# nvidia-smi topo -m", "\t" + "\t".join(head)]
+    for i in gpus:
+        links = [" X " if i == other else "NV18" for other in gpus]
+        ways = ["SYS" if i > 5 or i // 4 != card // 2 else "PIX" if i // 2 == card else "NODE" for card in cards]
+        lines.append("\t".join([f"GPU{i}", *links, *ways, "0-31", str(i // 4), "", "N/A"]))
+    lines += ["", "NIC Legend:", "", *(f"  NIC{i}: mlx5_{i}" for i in cards)]
+    (folder / "topo.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ringleader", required=True)
@@ -232,6 +247,7 @@ def main():
     failed = False
     try:
         jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
+        jobs.append(("topology", topology(work / "topology")))
         jobs += [(f"wide-{ranks}", wide_job.write(work / f"ranks-{ranks}", ranks, calls=40, unlike=True)) for ranks in args.wide]
         jobs += [(folder.name, folder) for folder in args.folders]
         for name, folder in jobs:

@@ -226,6 +226,9 @@ fn gpus(out: &mut String, t: &GpuTable) {
     for p in &t.paths {
         writeln!(out, "    {}: {} to {} {}", p.line, p.from, p.to, p.kind).unwrap();
     }
+    for p in &t.card_paths {
+        writeln!(out, "    {}: {} to {} {}", p.line, p.gpu, p.card, p.kind).unwrap();
+    }
     let pairs: Vec<String> = t.processes.iter().map(|(g, p)| format!("{g}:{}", p.0)).collect();
     if !pairs.is_empty() {
         writeln!(out, "    processes {}", pairs.join(" ")).unwrap();

@@ -24,6 +24,8 @@ pub struct GpuTable {
     pub processes: Vec<(u32, Pid)>,
     /// Paths between pairs of GPUs (`topo -m`), or their peer access (`topo -p2p`).
     pub paths: Vec<GpuPath>,
+    /// Paths between GPUs and network cards (`topo -m`).
+    pub card_paths: Vec<CardPath>,
     /// Messages of nvidia-smi instead of a table, or about a GPU that it could not query (`Unable to determine the
     /// device handle for GPU …`): line and text.
     pub failures: Vec<(u32, Box<str>)>,
@@ -295,6 +297,19 @@ pub struct GpuPath {
     /// Index of the other one.
     pub to: u32,
     /// `NV18`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; of peer access `OK`, `CNS`, `GNS`, `TNS`, `NS`.
+    pub kind: Box<str>,
+}
+
+/// The connection between a GPU and a network card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardPath {
+    /// Line in the source, counted from 1.
+    pub line: u32,
+    /// Index of the GPU.
+    pub gpu: u32,
+    /// The card: `mlx5_0`; `NIC0` if the legend does not name it.
+    pub card: Box<str>,
+    /// `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
     pub kind: Box<str>,
 }
 

@@ -249,6 +249,8 @@ pub struct Machine {
     pub nics: Vec<MachineNic>,
     /// Paths between its GPUs, as its driver tells: indices of two GPUs, the lower first, and the kind of their path.
     pub paths: Vec<(u32, u32, Box<str>)>,
+    /// Paths between its GPUs and its network cards, as its driver tells: index of the GPU, name of the card, and the kind of their path.
+    pub card_paths: Vec<(u32, Box<str>, Box<str>)>,
     /// What is wrong with it, and not with one GPU or port: index into the verdict's findings.
     pub findings: Vec<usize>,
 }

@@ -13,8 +13,8 @@ use crate::missing;
 mod picture;
 
 pub use picture::{
-    Against, Call, Candidate, Difference, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span, SpanState,
-    Spot, Stack, StackFrame, Statement, Value, Wait, Word,
+    Against, Call, Candidate, CardPath, Difference, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span,
+    SpanState, Spot, Stack, StackFrame, Statement, Value, Wait, Word,
 };
 
 /// A diagnosis.

@@ -86,6 +86,7 @@ pub(super) fn make(places: &Places, target: Target) -> Result<PathBuf> {
         tree.file(&document, &format!("{name}/{file}"), 0o644)?;
     }
     tree.all(&places.extras(), &name)?;
+    tree.all(&places.root.join("deploy"), &format!("{name}/deploy"))?;
     tree.finish()?.finish()?;
     Ok(path)
 }

@@ -58,8 +58,20 @@ fn description(places: &Places, target: Target) -> Result<String> {
     for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         add(&places.root.join(name), &format!("/usr/share/doc/ringleader/{name}"), "0644");
     }
+    // Folders of our own: an rpm removes only those that it says it has.
+    let mut folders = vec!["/usr/share/doc/ringleader"];
+    folders.extend((!target.is_static).then_some("/usr/lib/ringleader"));
     // Installed and not started: whoever wants it enables it.
     add(&places.root.join("deploy/ringleader.service"), "/usr/lib/systemd/system/ringleader.service", "0644");
+    // Rules, dashboards, prologs: README.md sends readers there.
+    let _ = write!(
+        contents,
+        "  - src: {}\n    dst: /usr/share/doc/ringleader/deploy\n    type: tree\n",
+        quoted(&places.root.join("deploy"))
+    );
+    for folder in folders {
+        let _ = write!(contents, "  - dst: {folder}\n    type: dir\n    file_info:\n      mode: 0755\n");
+    }
     // Needs nothing but the C library: zig links the rest.
     let needs = if target.is_static {
         String::new()

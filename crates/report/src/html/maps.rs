@@ -1,5 +1,7 @@
 //! The parts of the page that are looked at: timeline, waits, ranks, stacks, machines.
 
+mod affinity;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -356,6 +358,7 @@ fn node(out: &mut String, report: &Report, machine: &Machine) {
         out.push_str("</ul>");
     }
     links(out, machine);
+    affinity::table(out, report, machine);
     out.push_str("</div>\n");
 }
 

@@ -206,6 +206,8 @@ pub struct Machine {
     pub nics: Vec<Nic>,
     /// Paths between its GPUs.
     pub paths: Vec<Path>,
+    /// Paths between its GPUs and its network cards.
+    pub card_paths: Vec<CardPath>,
     /// What is wrong with the node itself: positions in `findings`.
     pub findings: Vec<usize>,
 }
@@ -246,6 +248,17 @@ pub struct Path {
     /// The driver's indices of both.
     pub gpus: [u32; 2],
     /// `NV18`: NVLinks; `PIX`, `PXB`, `PHB`, `NODE`, `SYS`: PCIe, the nearer first.
+    pub kind: String,
+}
+
+/// The path between a GPU and a network card of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CardPath {
+    /// The driver's index of the GPU.
+    pub gpu: u32,
+    /// The card: `mlx5_0`.
+    pub card: String,
+    /// `PIX`, `PXB`, `PHB`, `NODE`, `SYS`: the nearer first.
     pub kind: String,
 }
 
@@ -545,6 +558,11 @@ pub(super) fn machines(picture: &model::Picture) -> Vec<Machine> {
             .paths
             .iter()
             .map(|(from, to, kind)| Path { gpus: [*from, *to], kind: kind.to_string() })
+            .collect(),
+        card_paths: machine
+            .card_paths
+            .iter()
+            .map(|(gpu, card, kind)| CardPath { gpu: *gpu, card: card.to_string(), kind: kind.to_string() })
             .collect(),
         findings: machine.findings.clone(),
     };

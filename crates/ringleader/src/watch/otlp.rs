@@ -5,6 +5,7 @@
 //! Variables: <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>.
 
 mod message;
+mod transport;
 mod wire;
 
 use std::collections::VecDeque;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use ringleader_watch::event::Event;
 
 use self::message::Attribute;
+use self::transport::{Endpoint, Trust, post};
 use self::wire::FieldValue;
 use super::board::Board;
 use super::metrics;
@@ -31,15 +33,6 @@ pub(crate) struct Settings {
     logs: Option<Endpoint>,
     resource: Vec<Attribute>,
     interval: Duration,
-}
-
-/// Where one signal goes, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Endpoint {
-    url: String,
-    is_json: bool,
-    headers: Vec<Attribute>,
-    limit: Duration,
 }
 
 impl Settings {
@@ -80,7 +73,24 @@ impl Settings {
             };
             let headers = either("HEADERS").map(|text| pairs(&text)).unwrap_or_default();
             let limit = milliseconds(either("TIMEOUT"), 10_000);
-            Ok(Some(Endpoint { url, is_json, headers, limit }))
+            let is_gzip = match either("COMPRESSION").as_deref() {
+                None | Some("none") => false,
+                Some("gzip") => true,
+                Some(other) => {
+                    return Err(format!(
+                        "OTEL_EXPORTER_OTLP_COMPRESSION={other} is not supported: use gzip or none"
+                    ));
+                }
+            };
+            let client = match (either("CLIENT_CERTIFICATE"), either("CLIENT_KEY")) {
+                (Some(chain), Some(key)) => Some((chain.into(), key.into())),
+                (None, None) => None,
+                _ => {
+                    return Err("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY need each other".to_owned());
+                }
+            };
+            let trust = Trust { authorities: either("CERTIFICATE").map(Into::into), client };
+            Ok(Some(Endpoint { url, is_json, is_gzip, headers, limit, trust }))
         };
         let (metrics, logs) = (endpoint("METRICS", "v1/metrics")?, endpoint("LOGS", "v1/logs")?);
         if metrics.is_none() && logs.is_none() {
@@ -281,29 +291,6 @@ fn now_ns() -> u64 {
     u64::try_from(super::now_ns()).unwrap_or_default()
 }
 
-fn post(endpoint: &Endpoint, body: &FieldValue) -> Result<(), String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(endpoint.limit))
-        .user_agent(concat!("ringleader/", env!("CARGO_PKG_VERSION")))
-        .max_redirects(0)
-        .build()
-        .into();
-    let mut request = agent.post(&endpoint.url);
-    for (name, value) in &endpoint.headers {
-        request = request.header(name, value);
-    }
-    let sent = if endpoint.is_json {
-        request.content_type("application/json").send(body.to_json().to_string())
-    } else {
-        request.content_type("application/x-protobuf").send(&body.to_protobuf()[..])
-    };
-    // The path or the query of an address may be a secret.
-    sent.map(|_| ()).map_err(|error| {
-        let host = super::hooks::host_of(&endpoint.url);
-        format!("{host}: {}", error.to_string().replace(&endpoint.url, host))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -358,6 +345,27 @@ mod tests {
                 said("host.name", "node7")
             ]
         );
+        let settings = read(&[
+            base,
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "none"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+            ("OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE", "/me.pem"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/me.key"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/all.pem"),
+        ]);
+        let settings = settings.unwrap().unwrap();
+        let (metrics, logs) = (settings.metrics.unwrap(), settings.logs.unwrap());
+        assert_eq!((metrics.is_gzip, logs.is_gzip), (false, true));
+        assert_eq!(metrics.trust.authorities, Some("/ca.pem".into()));
+        assert_eq!(metrics.trust.client, Some(("/all.pem".into(), "/me.key".into())));
+        assert_eq!(logs.trust.client, Some(("/me.pem".into(), "/me.key".into())));
+        assert!(
+            read(&[base, ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")]).unwrap_err().contains("gzip or none")
+        );
+        assert!(
+            read(&[base, ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k")]).unwrap_err().contains("need each other")
+        );
         let why = read(&[base, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
         assert!(why.contains("http/protobuf"), "{why}");
         assert!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "c:4318")]).is_err());
@@ -391,6 +399,12 @@ mod tests {
                 }
                 let mut body = vec![0; length];
                 input.read_exact(&mut body).unwrap();
+                if lines.iter().any(|line| line.eq_ignore_ascii_case("content-encoding: gzip")) {
+                    let mut plain = Vec::new();
+                    flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+                    assert!(plain.len() > body.len(), "{} of {}", body.len(), plain.len());
+                    body = plain;
+                }
                 let answer = if at == 0 { "503 Service Unavailable" } else { "200 OK" };
                 write!(
                     input.get_mut(),
@@ -408,8 +422,11 @@ mod tests {
     #[test]
     fn a_record_waits_for_a_collector_that_refuses_it() {
         let (url, taken) = collector(3);
-        let settings =
-            read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]);
+        let settings = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &url),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "gzip"),
+        ]);
         let (sender, notes) = mpsc::channel();
         let board = Board::new(Arc::new(Mutex::new(sample::stalled())));
         let exporter = Exporter::start(settings.unwrap().unwrap(), board, move |note| {

@@ -150,6 +150,60 @@ fn the_readme_shows_what_comes_out() {
     assert!(shown == format!("```text\n{real}```\n"), "run: cargo xtask gen");
 }
 
+/// `topo -m` of a node whose fourth GPU is near no card, beside a card whose port is down.
+#[test]
+fn the_map_shows_which_card_is_near_which_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = crate::root().join("cases/ib-port-down-in-use/evidence");
+    for name in ["ibstat_b.txt", "nccl_a.log", "nccl_b.log"] {
+        std::fs::copy(case.join(name), folder.path().join(name)).unwrap();
+    }
+    let topology = "\
+root@node1:~# nvidia-smi topo -m
+\tGPU0\tGPU1\tGPU2\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\tNV18\tPIX\tSYS\t0-31\t0\t\tN/A
+GPU1\tNV18\t X \tNV18\tSYS\tPXB\t0-31\t0\t\tN/A
+GPU2\tNV18\tNV18\t X \tSYS\tSYS\t32-63\t1\t\tN/A
+NIC0\tPIX\tSYS\tSYS\t X \tSYS
+NIC1\tSYS\tPXB\tSYS\tSYS\t X
+
+Legend:
+
+  X    = Self
+  PIX  = Connection traversing at most a single PCIe bridge
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_1
+";
+    std::fs::write(folder.path().join("topo.txt"), topology).unwrap();
+    let report = ringleader::report(folder.path()).unwrap();
+    assert_eq!(report.verdict.cause, "ib-link-down");
+    valid(&report);
+    let node = report.machines.iter().find(|machine| !machine.card_paths.is_empty()).unwrap();
+    assert_eq!(node.host.as_deref(), Some("node1"));
+    let paths: Vec<String> =
+        node.card_paths.iter().map(|path| format!("{} {} {}", path.gpu, path.card, path.kind)).collect();
+    assert_eq!(
+        paths,
+        ["0 mlx5_0 PIX", "0 mlx5_1 SYS", "1 mlx5_0 SYS", "1 mlx5_1 PXB", "2 mlx5_0 SYS", "2 mlx5_1 SYS"]
+    );
+    let page = ringleader_report::html::render(&report);
+    let (_, rest) = page.split_once("paths between GPUs and network cards").unwrap();
+    let table = rest.split("</details>").next().unwrap();
+    assert!(
+        table.contains("<th scope=\"col\">mlx5_0</th><th scope=\"col\" class=\"bad\">mlx5_1<br>fault</th>"),
+        "{table}"
+    );
+    assert!(table.contains("<td class=\"near\">PIX</td><td>SYS</td>"), "{table}");
+    assert!(table.contains("<td class=\"far\">SYS</td><td class=\"far\">SYS</td>"), "{table}");
+    assert!(
+        table.contains("1 GPU has no card at its own processor") && table.contains("1 of 2 cards"),
+        "{table}"
+    );
+}
+
 /// Fails unless a report fits the schema.
 pub(crate) fn valid(report: &Report) {
     valid_json(&serde_json::from_str(&report.to_json().unwrap()).unwrap());

@@ -23,6 +23,7 @@ struct MachineDraft {
     gpus: Vec<MachineGpu>,
     nics: Vec<MachineNic>,
     paths: BTreeMap<(u32, u32), Box<str>>,
+    card_paths: BTreeMap<(u32, Box<str>), Box<str>>,
     findings: Vec<usize>,
 }
 
@@ -48,11 +49,20 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
     }
     for observation in &scene.case().observations {
         let Fact::Gpus(table) = &observation.fact else { continue };
-        if table.paths.is_empty() {
+        if table.paths.is_empty() && table.card_paths.is_empty() {
             continue;
         }
         let host = observation.who.host.clone().or_else(|| only.clone());
         let node = nodes.entry(host).or_default();
+        for path in &table.card_paths {
+            if path.gpu < MAX_GPUS as u32
+                && node.card_paths.len() < MAX_GPUS * MAX_NICS
+                && is_pcie(&path.kind)
+            {
+                node.card_paths.entry((path.gpu, path.card.clone())).or_insert_with(|| path.kind.clone());
+                gpu_of(&mut node.gpus, None, Some(path.gpu));
+            }
+        }
         for path in &table.paths {
             add_path(&mut node.paths, path);
             gpu_of(&mut node.gpus, None, Some(path.from));
@@ -102,6 +112,7 @@ fn machine(host: Option<Host>, mut node: MachineDraft) -> Machine {
         gpus: node.gpus,
         nics: node.nics,
         paths: node.paths.into_iter().map(|((from, to), kind)| (from, to, kind)).collect(),
+        card_paths: node.card_paths.into_iter().map(|((gpu, card), kind)| (gpu, card, kind)).collect(),
         findings: node.findings,
     }
 }
@@ -235,9 +246,14 @@ fn join(known: &mut MachineNic, other: MachineNic) {
     };
 }
 
+/// A way over PCIe and between processors, by its kind.
+fn is_pcie(kind: &str) -> bool {
+    matches!(kind, "PIX" | "PXB" | "PHB" | "NODE" | "SYS")
+}
+
 /// A path that `topo -m` shows; what it says of peer access is no path.
 fn add_path(paths: &mut BTreeMap<(u32, u32), Box<str>>, path: &GpuPath) {
-    let is_path = path.is_nvlink() || matches!(&*path.kind, "PIX" | "PXB" | "PHB" | "NODE" | "SYS");
+    let is_path = path.is_nvlink() || is_pcie(&path.kind);
     let both = (path.from.min(path.to), path.from.max(path.to));
     if is_path && both.0 != both.1 && both.1 < MAX_GPUS as u32 {
         paths.entry(both).or_insert_with(|| path.kind.clone());

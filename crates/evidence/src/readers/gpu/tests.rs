@@ -327,6 +327,8 @@ NIC Legend:
 line 1: Topology at None driver None cuda None failures []
 2: 0 to 1 SYS
 3: 1 to 0 SYS
+2: 0 to mlx5_0 PXB
+3: 1 to mlx5_0 NODE
 ",
     );
 }

@@ -7,14 +7,20 @@
 //! ```
 //! The heading is underlined on a terminal and in files alike (`ESC [4m`). Tabs may have become blanks on the way.
 
-use ringleader_model::{GpuPath, GpuTable};
+use ringleader_model::{CardPath, GpuPath, GpuTable};
 
 use super::MAX_ROWS;
 
 /// A matrix that is being read: what its columns are.
 pub(super) struct Topology {
-    /// Index of the GPU of each column; None for a network card.
-    columns: Vec<Option<u32>>,
+    columns: Vec<MatrixColumn>,
+}
+
+#[derive(Clone, Debug)]
+enum MatrixColumn {
+    Gpu(u32),
+    /// A network card, by the name of its column.
+    Card(Box<str>),
 }
 
 /// Devices of one machine.
@@ -50,12 +56,14 @@ impl Topology {
         if !begins.starts_with("GPU") {
             return None;
         }
-        let columns: Vec<Option<u32>> =
-            words(text).take_while(|w| is_device(w)).take(MAX_DEVICES).map(gpu).collect();
+        let column =
+            |word: &str| gpu(word).map_or_else(|| MatrixColumn::Card(word.into()), MatrixColumn::Gpu);
+        let columns: Vec<MatrixColumn> =
+            words(text).take_while(|w| is_device(w)).take(MAX_DEVICES).map(column).collect();
         let rest = words(text).nth(columns.len());
         // A row has paths behind its name.
-        let fits =
-            columns.first() == Some(&Some(0)) && matches!(rest, None | Some("CPU" | "NUMA" | "mlx5_0"));
+        let fits = matches!(columns.first(), Some(MatrixColumn::Gpu(0)))
+            && matches!(rest, None | Some("CPU" | "NUMA" | "mlx5_0"));
         let is_heading =
             text.starts_with(char::is_whitespace) || text.starts_with('\u{1b}') || columns.len() > 1;
         (fits && is_heading).then_some(Self { columns })
@@ -64,18 +72,39 @@ impl Topology {
     pub(super) fn line(&mut self, table: &mut GpuTable, text: &str, line: u32) -> bool {
         let mut words = words(text);
         let Some(name) = words.next() else { return false };
+        if let Some(card) = name.strip_suffix(':').filter(|card| card.starts_with("NIC")) {
+            // `NIC0: mlx5_0`, below the matrix.
+            if let Some(meant) = words.next() {
+                for path in table.card_paths.iter_mut().filter(|path| &*path.card == card) {
+                    path.card = meant.into();
+                }
+            }
+            return true;
+        }
         if !is_device(name) {
+            // `NIC Legend:` begins with a word like a card.
             return name == "Legend:" || text.starts_with("  ");
         }
         let Some(from) = gpu(name) else { return true };
         let mut n = 0;
         for (column, kind) in self.columns.iter().zip(words) {
             n += 1;
-            if let (Some(to), true) = (*column, table.paths.len() < MAX_ROWS)
-                && kind != "X"
-                && is_path(kind)
-            {
-                table.paths.push(GpuPath { line, from, to, kind: kind.into() });
+            if kind == "X" || !is_path(kind) {
+                continue;
+            }
+            match column {
+                MatrixColumn::Gpu(to) if table.paths.len() < MAX_ROWS => {
+                    table.paths.push(GpuPath { line, from, to: *to, kind: kind.into() });
+                }
+                MatrixColumn::Card(card) if table.card_paths.len() < MAX_ROWS => {
+                    table.card_paths.push(CardPath {
+                        line,
+                        gpu: from,
+                        card: card.clone(),
+                        kind: kind.into(),
+                    });
+                }
+                _ => {}
             }
         }
         n == self.columns.len()

@@ -36,6 +36,14 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
+/// The command that follows the job, by the pid of one of its ranks: that of the launcher is not known.
+fn watching(ranks: &[ProcessLook]) -> String {
+    ranks.first().map_or_else(
+        || "ringleader watch".to_owned(),
+        |look| format!("ringleader watch --pid {}", look.pid.0),
+    )
+}
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let looks = scene.looks();
     if !(looks.all_stand() || looks.may_go_on()) || !health::is_sight_alone(scene) {
@@ -49,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 looks.apart_s(),
                 places(&groups)
             ),
-            command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+            command: watching(looks.ranks()),
             ..Need::default()
         }]);
     }
@@ -78,7 +86,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 looks.apart_s(),
                 places(&groups)
             ),
-            command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+            command: watching(looks.ranks()),
             ..Need::default()
         }]);
     }
