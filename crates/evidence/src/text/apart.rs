@@ -476,8 +476,9 @@ mod tests {
         assert_eq!(of(halves), ["other 0,1"]);
         // A rank that is late lacks all of them.
         assert!(of("1: [a, b]\n2: [a]\n").is_empty());
-        let tagged: String =
+        let rows: Vec<String> =
             (0..6).map(|rank| format!("[1,0]<stderr>:{rank}: [a.{} ...]\n", u32::from(rank > 1))).collect();
+        let tagged = rows.concat();
         assert!(told(&format!("[1,0]<stderr>:Missing ranks:\n{tagged}")).contains(&"other 0,1".to_owned()));
         let lines = "Stalled ops:\nmetric_0 [missing ranks: 1, 2]\ngradient_0 [missing ranks: 0]\n";
         assert!(told(lines).contains(&"other 0".to_owned()), "{:?}", told(lines));

@@ -403,7 +403,7 @@ fn a_program_that_writes_to_the_kernel_s_log_is_heard() {
     let console = |program: &str| {
         let mut text = String::from("[    0.000000] Linux version 6.8.0 (build@host)\n");
         for n in 0..3_000 {
-            text += &format!("[   1.{n:06}] pci 0000:00:03.0: BAR 0: assigned [mem 0x{n:08x}]\n");
+            writeln!(text, "[   1.{n:06}] pci 0000:00:03.0: BAR 0: assigned [mem 0x{n:08x}]").unwrap();
         }
         text + &format!("[   92.901172] {program}: failed to open fabric topology file\n")
     };

@@ -113,7 +113,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
             format!("job {} was ended by SIGKILL", event.subject),
             "sacct -j JOB -o JobID,State,ExitCode,MaxRSS,NodeList; journalctl -k on the node; ask who sends signals there",
         ),
-        _ => (
+        Scheduler::Kubernetes => (
             format!("{} was ended by SIGKILL (exit code 137)", event.subject),
             "kubectl describe pod <pod>; kubectl get events --sort-by=.lastTimestamp",
         ),
