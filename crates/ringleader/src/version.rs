@@ -76,13 +76,14 @@ const FEATURES: [(&str, bool); 3] = [
 ];
 
 /// Formats that are written and read, as `docs/` describes them.
-const FORMATS: [&str; 21] = [
+const FORMATS: [&str; 22] = [
     "ringleader.report.v1",
     "ringleader.check.v1",
     "ringleader.fleet.v1",
     "ringleader.silent.v1",
     "ringleader.explain.v1",
     "ringleader.env.v1",
+    "ringleader.trace-comparison.v1",
     "ringleader.trace.v1",
     "ringleader.lint.v1",
     "ringleader.bench.v1",

@@ -9,6 +9,7 @@ use crate::bandwidth::{Alone, Class, SizeClass};
 use crate::expected::{self, Basis};
 use crate::late::Why;
 use crate::replay::Model;
+pub use crate::replay::is_explained;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
 
@@ -115,11 +116,6 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     let key = |a: &Advice| (a.is_worth, a.is_structural && !a.culprits.is_empty(), a.gain_pct);
     advice.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
     analysis.advice = advice;
-}
-
-/// Whether a replay of the recording is as long as the recording, within a fourth.
-pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
-    (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
 /// The observation, with the place in the program if it was recorded.

@@ -505,3 +505,8 @@ fn play_one(model: &Model, last_start: &[i64], next: &mut [i64]) -> Vec<i64> {
     }
     step_ends
 }
+
+/// Whether a replay of the recording is as long as the recording, within a fourth.
+pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
+    (replayed_ns - step_ns).abs() * 4 <= step_ns
+}

@@ -53,7 +53,7 @@ impl Replays {
 
     /// Whether there is a replay that is as long as the recording, within a fourth.
     pub(crate) fn explain(&self, analysis: &Analysis<'_>) -> bool {
-        !self.models.is_empty() && crate::judge::is_explained(analysis.step_ns, self.recorded_ns)
+        !self.models.is_empty() && crate::replay::is_explained(analysis.step_ns, self.recorded_ns)
     }
 
     /// Length of a step after a change, ns.
